@@ -1,0 +1,94 @@
+package dev.waybill;
+
+import dev.waybill.db.Schema;
+import dev.waybill.retain.Maintenance;
+import dev.waybill.retain.Partitions;
+import dev.waybill.run.Pools;
+import io.quarkus.runtime.Quarkus;
+import io.quarkus.runtime.QuarkusApplication;
+import jakarta.inject.Inject;
+import java.sql.SQLException;
+import java.util.Set;
+
+/**
+ * The order of things at start and at stop. A wrong setting or a wrong database ends the start with
+ * one line.
+ */
+final class Service implements QuarkusApplication {
+
+  private final Settings settings;
+  private final Schema schema;
+  private final Partitions partitions;
+  private final Pools pools;
+  private final Maintenance maintenance;
+
+  @Inject
+  Service(
+      Settings settings,
+      Schema schema,
+      Partitions partitions,
+      Pools pools,
+      Maintenance maintenance) {
+    this.settings = settings;
+    this.schema = schema;
+    this.partitions = partitions;
+    this.pools = pools;
+    this.maintenance = maintenance;
+  }
+
+  @Override
+  public int run(String... args) throws InterruptedException {
+    Waybill.serving();
+    try {
+      Set<Role> roles = Role.parse(settings.roles());
+      pools.check();
+      schema.checkServer();
+      if (!prepareSchema()) {
+        return 0;
+      }
+      start(roles);
+      Quarkus.waitForExit();
+      return 0;
+    } catch (IllegalArgumentException | Schema.Refused refused) {
+      System.err.println("waybill: " + refused.getMessage());
+      return Waybill.EXIT_REFUSED;
+    } catch (SQLException failure) {
+      System.err.println("waybill: the database refused the start: " + failure.getMessage());
+      return Waybill.EXIT_REFUSED;
+    } finally {
+      stop();
+      Waybill.over();
+    }
+  }
+
+  /** False when there is nothing more to do. */
+  private boolean prepareSchema() throws Schema.Refused {
+    switch (settings.migrate()) {
+      case "start" -> schema.migrate();
+      case "only" -> {
+        schema.migrate();
+        return false;
+      }
+      case "never" -> schema.checkVersion();
+      default ->
+          throw new IllegalArgumentException(
+              "WAYBILL_MIGRATE: '" + settings.migrate() + "' is not one of start, only, never");
+    }
+    return true;
+  }
+
+  private void start(Set<Role> roles) throws SQLException {
+    if (roles.contains(Role.MAINTENANCE)) {
+      partitions.makeAhead();
+      maintenance.start();
+    }
+    if (roles.contains(Role.WORKER)) {
+      pools.start();
+    }
+  }
+
+  private void stop() throws InterruptedException {
+    maintenance.stop();
+    pools.drain();
+  }
+}

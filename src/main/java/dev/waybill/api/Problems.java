@@ -1,0 +1,79 @@
+package dev.waybill.api;
+
+import dev.waybill.db.SqlState;
+import jakarta.ws.rs.WebApplicationException;
+import jakarta.ws.rs.core.Response;
+import java.sql.SQLException;
+import org.jboss.logging.Logger;
+import org.jboss.resteasy.reactive.server.ServerExceptionMapper;
+import org.jspecify.annotations.Nullable;
+import org.postgresql.util.PSQLException;
+import org.postgresql.util.ServerErrorMessage;
+
+/** Turns what went wrong into problem documents. */
+final class Problems {
+
+  private static final Logger LOG = Logger.getLogger(Problems.class);
+
+  @ServerExceptionMapper
+  public Response known(Problem.Thrown thrown) {
+    return thrown.problem().response();
+  }
+
+  @ServerExceptionMapper
+  public Response database(SQLException failure) {
+    return switch (SqlState.of(failure)) {
+      case UNREACHABLE, TRY_AGAIN, TIMED_OUT -> {
+        LOG.warnf("request failed, database away sqlstate=%s", failure.getSQLState());
+        yield Problem.unavailable().response();
+      }
+      case BAD_VALUE, DUPLICATE -> refusedValue(failure).response();
+      case NO_PARTITION, BROKEN -> {
+        LOG.errorf("request failed sqlstate=%s", failure.getSQLState());
+        yield Problem.internal().response();
+      }
+    };
+  }
+
+  /**
+   * The limits are the database's: its refusals name the column, and the hint says what would be
+   * right.
+   */
+  private static Problem refusedValue(SQLException failure) {
+    @Nullable ServerErrorMessage said =
+        failure instanceof PSQLException refused ? refused.getServerErrorMessage() : null;
+    @Nullable String column = said == null ? null : said.getColumn();
+    if (said == null || column == null) {
+      return new Problem(
+          "/problems/invalid",
+          "The request is not valid",
+          400,
+          "The database refused a value.",
+          null);
+    }
+    String detail = said.getMessage() + (said.getHint() == null ? "" : ". " + said.getHint());
+    return new Problem("/problems/invalid", "The request is not valid", 400, detail, camel(column));
+  }
+
+  private static String camel(String column) {
+    var name = new StringBuilder();
+    for (String word : column.split("_", -1)) {
+      name.append(
+          name.isEmpty() ? word : Character.toUpperCase(word.charAt(0)) + word.substring(1));
+    }
+    return name.toString();
+  }
+
+  @ServerExceptionMapper
+  public Response http(WebApplicationException failure) {
+    int status = failure.getResponse().getStatus();
+    String title = failure.getResponse().getStatusInfo().getReasonPhrase();
+    return new Problem("/problems/http-" + status, title, status, null, null).response();
+  }
+
+  @ServerExceptionMapper
+  public Response unknown(RuntimeException bug) {
+    LOG.error("request failed", bug);
+    return Problem.internal().response();
+  }
+}

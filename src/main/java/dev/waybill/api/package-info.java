@@ -1,0 +1,8 @@
+/**
+ * The REST door: wire records, checks of what comes in, errors as problem documents. Decides
+ * nothing about jobs: it calls {@code enqueue} and reads. Enters {@code db} and {@code enqueue}.
+ */
+@NullMarked
+package dev.waybill.api;
+
+import org.jspecify.annotations.NullMarked;

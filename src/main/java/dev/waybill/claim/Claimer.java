@@ -1,0 +1,228 @@
+package dev.waybill.claim;
+
+import dev.waybill.db.Database;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.Policy;
+import dev.waybill.policy.Policies;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+
+/**
+ * Takes ready jobs for one pool, in turns between the tenants. Each pool has its own; one thread
+ * uses it.
+ */
+public final class Claimer {
+
+  /**
+   * The claim. Why it is written this way:
+   *
+   * <ul>
+   *   <li>It starts from the lanes (kind, tenant, priority) whose turn it is and takes at most a
+   *       quantum from each: one tenant's half million jobs cost another one index descent, not a
+   *       wait. A look-ahead over the oldest rows would see only the flood.
+   *   <li>{@code MATERIALIZED} with the {@code LIMIT} inside: as {@code IN (SELECT ... LIMIT n)}
+   *       the subquery may run more than once under a changed plan and claim more than n. The
+   *       number of rows is checked all the same.
+   *   <li>{@code FOR NO KEY UPDATE SKIP LOCKED}: claimers pass each other by, and nobody waits.
+   *       After the lock PostgreSQL looks at the row's newest version again, so a job claimed
+   *       meanwhile is not ready any more and drops out.
+   *   <li>{@code ctid = ANY (ARRAY(...))} goes back to the locked rows themselves. Joined by id
+   *       alone, a plan made while the table was empty reads the whole table: 400 ms instead of 1.
+   *       A row that was changed between snapshot and lock is not found this way; it stays ready,
+   *       and the next sweep finds it.
+   *   <li>{@code (run_at, id) >= (low)} bounds the scan from below, see {@link Lane}.
+   *   <li>{@code state = 'ready'} is a literal, so that the partial index matches in every plan.
+   *   <li>{@code run_at <= now()}: no attempt before its time, by the database's clock.
+   *   <li>A payload newer than this build reads is left for a newer build.
+   *   <li>The attempt rises here, where the lease begins, and never passes the limit: a job whose
+   *       limit was lowered below its attempts comes out as exhausted and is buried instead of run.
+   * </ul>
+   */
+  private static final String CLAIM =
+      """
+      WITH due AS MATERIALIZED (
+        SELECT head.tid, head.attempt >= coalesce(head.max_attempts, lane.max_attempts) AS exhausted,
+          coalesce(head.max_attempts, lane.max_attempts) AS max_attempts, lane.lease_ms
+        FROM unnest(?::text[], ?::text[], ?::smallint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[], ?::int[])
+          AS lane(kind, tenant, priority, low_micros, low_id, max_attempts, lease_ms, payload_version)
+        CROSS JOIN LATERAL (
+          SELECT j.ctid AS tid, j.attempt, j.max_attempts FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.tenant = lane.tenant AND j.priority = lane.priority
+            AND (j.run_at, j.id) >= ('epoch'::timestamptz + lane.low_micros * interval '1 microsecond', lane.low_id)
+            AND j.run_at <= now() AND j.payload_version <= lane.payload_version
+          ORDER BY j.run_at, j.id LIMIT ?
+          FOR NO KEY UPDATE SKIP LOCKED
+        ) head
+        LIMIT ?
+      )
+      UPDATE waybill.jobs j
+      SET state = 'running', token = ?, worker = ?, started_at = now(), lease_until = now() + due.lease_ms * interval '1 millisecond',
+        attempt = CASE WHEN due.exhausted THEN j.attempt ELSE j.attempt + 1 END, progress = NULL
+      FROM due WHERE j.ctid = ANY (ARRAY(SELECT tid FROM due)) AND j.ctid = due.tid
+      RETURNING j.id, j.kind, j.tenant, j.priority, j.attempt, due.max_attempts, due.exhausted, j.payload, j.payload_version, j.tags,
+        j.traceparent, (extract(epoch FROM j.run_at) * 1000000)::bigint,
+        (extract(epoch FROM now() - j.run_at) * 1000000)::bigint, due.lease_ms
+      """;
+
+  /** A tenant's turn: at most this many jobs, while others wait. */
+  private static final int QUANTUM = 16;
+
+  private final Database database;
+  private final Policies policies;
+  private final String worker;
+  private final Map<String, Integer> kinds;
+  private final Lanes lanes = new Lanes();
+
+  /**
+   * @param kinds the kinds to claim, each with the newest payload version that this build can read
+   */
+  public Claimer(Database database, Policies policies, String worker, Map<String, Integer> kinds) {
+    this.database = database;
+    this.policies = policies;
+    this.worker = worker;
+    this.kinds = Map.copyOf(kinds);
+  }
+
+  /** Whether the last sweep left something to claim. */
+  public boolean knowsMore() {
+    return !lanes.isEmpty();
+  }
+
+  /** Looks for what is ready. */
+  public void sweep() throws SQLException {
+    Set<String> open = policies.notPaused(kinds.keySet());
+    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
+  }
+
+  /** Takes up to {@code max} jobs from the lanes in turn. */
+  public List<Claimed> claim(int max) throws SQLException {
+    int quantum = Math.max(QUANTUM, Math.ceilDiv(max, Math.max(1, lanes.tenants())));
+    List<Lane> turn = lanes.next(Math.ceilDiv(max, Math.min(quantum, max)));
+    if (turn.isEmpty()) {
+      return List.of();
+    }
+    int each = Math.min(quantum, max);
+    List<Took> took = database.run(c -> take(c, turn, each, max));
+    if (took.size() > max) {
+      throw new IllegalStateException("claimed " + took.size() + " jobs, asked for " + max);
+    }
+    remember(turn, took, each, max);
+    return took.stream().map(Took::job).toList();
+  }
+
+  private record Took(Claimed job, long runAtMicros) {}
+
+  private record LaneKey(String kind, String tenant, int priority) {}
+
+  private void remember(List<Lane> turn, List<Took> took, int each, int max) {
+    var tails = new HashMap<LaneKey, Took>();
+    var counts = new HashMap<LaneKey, Integer>();
+    for (Took t : took) {
+      var key = new LaneKey(t.job().kind(), t.job().tenant(), t.job().priority());
+      counts.merge(key, 1, Integer::sum);
+      tails.merge(key, t, (a, b) -> isBehind(b, a) ? b : a);
+    }
+    int total = took.size();
+    for (Lane lane : turn) {
+      var key = new LaneKey(lane.kind(), lane.tenant(), lane.priority());
+      Took tail = tails.get(key);
+      boolean cutShort = total == max;
+      if (tail != null) {
+        lanes.advance(lane, tail.runAtMicros(), tail.job().id());
+      }
+      if (counts.getOrDefault(key, 0) < each && !cutShort) {
+        lanes.exhausted(lane);
+      }
+    }
+  }
+
+  private static boolean isBehind(Took a, Took b) {
+    return a.runAtMicros() != b.runAtMicros()
+        ? a.runAtMicros() > b.runAtMicros()
+        : a.job().id() > b.job().id();
+  }
+
+  private List<Took> take(Connection connection, List<Lane> turn, int each, int max)
+      throws SQLException {
+    UUID token = UUID.randomUUID();
+    long sentNanos = System.nanoTime();
+    try (PreparedStatement statement = connection.prepareStatement(CLAIM)) {
+      bindLanes(connection, statement, turn);
+      statement.setInt(9, each);
+      statement.setInt(10, max);
+      statement.setObject(11, token);
+      statement.setString(12, worker);
+      var took = new ArrayList<Took>(max);
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          took.add(read(rows, token, sentNanos));
+        }
+      }
+      return took;
+    }
+  }
+
+  private void bindLanes(Connection connection, PreparedStatement statement, List<Lane> turn)
+      throws SQLException {
+    int n = turn.size();
+    var kindNames = new String[n];
+    var tenants = new String[n];
+    var priorities = new Short[n];
+    var lowMicros = new Long[n];
+    var lowIds = new Long[n];
+    var maxAttempts = new Integer[n];
+    var leases = new Long[n];
+    var payloadVersions = new Integer[n];
+    Map<String, Policy> known = new HashMap<>();
+    for (int i = 0; i < n; i++) {
+      Lane lane = turn.get(i);
+      Policy policy = known.computeIfAbsent(lane.kind(), policies::of);
+      kindNames[i] = lane.kind();
+      tenants[i] = lane.tenant();
+      priorities[i] = (short) lane.priority();
+      lowMicros[i] = lane.lowMicros();
+      lowIds[i] = lane.lowId();
+      maxAttempts[i] = policy.maxAttempts();
+      leases[i] = policy.lease().toMillis();
+      payloadVersions[i] = kinds.getOrDefault(lane.kind(), 1);
+    }
+    statement.setArray(1, connection.createArrayOf("text", kindNames));
+    statement.setArray(2, connection.createArrayOf("text", tenants));
+    statement.setArray(3, connection.createArrayOf("int2", priorities));
+    statement.setArray(4, connection.createArrayOf("int8", lowMicros));
+    statement.setArray(5, connection.createArrayOf("int8", lowIds));
+    statement.setArray(6, connection.createArrayOf("int4", maxAttempts));
+    statement.setArray(7, connection.createArrayOf("int8", leases));
+    statement.setArray(8, connection.createArrayOf("int4", payloadVersions));
+  }
+
+  private static Took read(ResultSet row, UUID token, long sentNanos) throws SQLException {
+    var tags = row.getArray(10);
+    var job =
+        new Claimed(
+            row.getLong(1),
+            row.getString(2),
+            row.getString(3),
+            row.getInt(4),
+            row.getInt(5),
+            row.getInt(6),
+            row.getBoolean(7),
+            token,
+            row.getString(8),
+            row.getInt(9),
+            tags == null ? List.of() : List.of((String[]) tags.getArray()),
+            row.getString(11),
+            row.getLong(13),
+            row.getLong(14),
+            sentNanos + row.getLong(14) * 1_000_000);
+    return new Took(job, row.getLong(12));
+  }
+}

@@ -1,0 +1,84 @@
+package dev.waybill.claim;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What a pool knows of the ready jobs, and whose turn it is. Tenants take turns; within a tenant
+ * the best lane goes first. Not safe for several threads: each pool has its own, on its own thread.
+ */
+final class Lanes {
+
+  private record Tenant(String kind, String tenant) {}
+
+  private final Map<Tenant, ArrayList<Lane>> lanesOf = new HashMap<>();
+  private final ArrayDeque<Tenant> turns = new ArrayDeque<>();
+
+  boolean isEmpty() {
+    return turns.isEmpty();
+  }
+
+  int tenants() {
+    return turns.size();
+  }
+
+  /**
+   * Takes over what a sweep found. Tenants known before keep their turn; new ones come first, since
+   * they have not had one.
+   */
+  void refresh(List<Lane> found) {
+    var known = new ArrayList<>(turns);
+    lanesOf.clear();
+    turns.clear();
+    for (Lane lane : found) {
+      lanesOf
+          .computeIfAbsent(new Tenant(lane.kind(), lane.tenant()), _ -> new ArrayList<>(1))
+          .add(lane);
+    }
+    var fresh = new HashMap<>(lanesOf);
+    for (Tenant tenant : known) {
+      if (fresh.remove(tenant) != null) {
+        turns.add(tenant);
+      }
+    }
+    fresh.keySet().forEach(turns::addFirst);
+    lanesOf.values().forEach(lanes -> lanes.sort(Comparator.comparingLong(Lane::rank)));
+  }
+
+  /** The best lanes of the next tenants in turn, whose turn it then was. */
+  List<Lane> next(int max) {
+    var next = new ArrayList<Lane>(Math.min(max, turns.size()));
+    for (int i = Math.min(max, turns.size()); i > 0; i--) {
+      Tenant tenant = turns.remove();
+      turns.add(tenant);
+      next.add(lanesOf.getOrDefault(tenant, new ArrayList<>()).getFirst());
+    }
+    return next;
+  }
+
+  /** The claim took all it was offered up to here: the lane goes on behind it. */
+  void advance(Lane lane, long micros, long id) {
+    ArrayList<Lane> lanes = lanesOf.get(new Tenant(lane.kind(), lane.tenant()));
+    if (lanes != null) {
+      lanes.replaceAll(l -> l.priority() == lane.priority() ? l.from(micros, id) : l);
+    }
+  }
+
+  /** The claim got less from it than it asked for: nothing there until a sweep finds something. */
+  void exhausted(Lane lane) {
+    var tenant = new Tenant(lane.kind(), lane.tenant());
+    ArrayList<Lane> lanes = lanesOf.get(tenant);
+    if (lanes == null) {
+      return;
+    }
+    lanes.removeIf(l -> l.priority() == lane.priority());
+    if (lanes.isEmpty()) {
+      lanesOf.remove(tenant);
+      turns.remove(tenant);
+    }
+  }
+}

@@ -1,0 +1,58 @@
+package dev.waybill.db;
+
+import jakarta.inject.Singleton;
+import java.sql.Connection;
+import java.sql.SQLException;
+import javax.sql.DataSource;
+import org.jspecify.annotations.Nullable;
+
+/** Runs work on a connection of the pool. */
+@Singleton
+public final class Database {
+
+  /** Work on a connection. */
+  @FunctionalInterface
+  public interface Work<T extends @Nullable Object> {
+    T on(Connection connection) throws SQLException;
+  }
+
+  private final DataSource dataSource;
+
+  public Database(DataSource dataSource) {
+    this.dataSource = dataSource;
+  }
+
+  /** Statements that stand alone: each commits by itself. */
+  public <T extends @Nullable Object> T run(Work<T> work) throws SQLException {
+    try (Connection connection = dataSource.getConnection()) {
+      return work.on(connection);
+    }
+  }
+
+  /** All or nothing. */
+  public <T extends @Nullable Object> T transaction(Work<T> work) throws SQLException {
+    try (Connection connection = dataSource.getConnection()) {
+      connection.setAutoCommit(false);
+      try {
+        T value = work.on(connection);
+        connection.commit();
+        return value;
+      } catch (SQLException | RuntimeException failure) {
+        rollback(connection, failure);
+        throw failure;
+      } finally {
+        if (!connection.isClosed()) {
+          connection.setAutoCommit(true);
+        }
+      }
+    }
+  }
+
+  private static void rollback(Connection connection, Exception failure) {
+    try {
+      connection.rollback();
+    } catch (SQLException second) {
+      failure.addSuppressed(second);
+    }
+  }
+}

@@ -1,0 +1,122 @@
+package dev.waybill.db;
+
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.concurrent.TimeUnit;
+import org.flywaydb.core.Flyway;
+import org.flywaydb.core.api.FlywayException;
+import org.flywaydb.core.api.MigrationInfo;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The schema and its version. Migrations run under Flyway's own lock, so any number of pods may
+ * start at once.
+ */
+@Singleton
+public final class Schema {
+
+  /** Said to the user in one line, instead of a start. */
+  public static final class Refused extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    public Refused(String message) {
+      super(message);
+    }
+  }
+
+  private static final Logger LOG = Logger.getLogger(Schema.class);
+  private static final int VERSION_MIN = 15;
+  private static final int TRIES = 60;
+
+  private final Database database;
+  private final Flyway flyway;
+  private volatile boolean current;
+
+  @Inject
+  Schema(Database database, Flyway flyway) {
+    this.database = database;
+    this.flyway = flyway;
+  }
+
+  public boolean isCurrent() {
+    return current;
+  }
+
+  /** Waits for the database, for a minute at most, and refuses one that is too old. */
+  public void checkServer() throws Refused, InterruptedException {
+    for (int tries = 1; ; tries++) {
+      try {
+        int version = database.run(Schema::serverVersion);
+        refuseOld(version);
+        return;
+      } catch (SQLException failure) {
+        if (!SqlState.of(failure).passing() || tries == TRIES) {
+          throw new Refused(
+              "the database cannot be reached (SQLSTATE "
+                  + failure.getSQLState()
+                  + "): see WAYBILL_DB_URL, WAYBILL_DB_USER and WAYBILL_DB_PASSWORD");
+        }
+        if (tries == 1) {
+          LOG.warnf("waiting for the database sqlstate=%s", failure.getSQLState());
+        }
+        TimeUnit.SECONDS.sleep(1);
+      }
+    }
+  }
+
+  private static int serverVersion(Connection connection) throws SQLException {
+    return connection.getMetaData().getDatabaseMajorVersion() * 100
+        + connection.getMetaData().getDatabaseMinorVersion();
+  }
+
+  private static void refuseOld(int version) throws Refused {
+    int major = version / 100;
+    if (major < VERSION_MIN) {
+      throw new Refused(
+          "this is PostgreSQL " + major + ", Waybill needs " + VERSION_MIN + " or newer");
+    }
+    if (version == 1800 || version == 1801) {
+      LOG.warn("PostgreSQL 18.0 and 18.1 can lose rows of concurrent updates: go to 18.2 or newer");
+    }
+  }
+
+  public void migrate() throws Refused {
+    try {
+      int done = flyway.migrate().migrationsExecuted;
+      if (done > 0) {
+        LOG.infof("schema migrated steps=%d", done);
+      }
+    } catch (FlywayException failure) {
+      throw new Refused("the migration failed: " + firstLine(failure));
+    }
+    current = true;
+  }
+
+  /**
+   * For {@code WAYBILL_MIGRATE=never}: an older schema is refused, a newer one (of a newer build
+   * beside this one) is not.
+   */
+  public void checkVersion() throws Refused {
+    @Nullable MigrationInfo next;
+    try {
+      MigrationInfo[] pending = flyway.info().pending();
+      next = pending.length == 0 ? null : pending[0];
+    } catch (FlywayException failure) {
+      throw new Refused("the version of the schema cannot be read: " + firstLine(failure));
+    }
+    if (next != null) {
+      throw new Refused(
+          "the schema lacks version "
+              + next.getVersion()
+              + " and WAYBILL_MIGRATE=never: run this build once with WAYBILL_MIGRATE=only");
+    }
+    current = true;
+  }
+
+  private static String firstLine(Exception failure) {
+    return String.valueOf(failure.getMessage()).strip().lines().findFirst().orElse("no reason");
+  }
+}

@@ -1,0 +1,58 @@
+package dev.waybill.db;
+
+import java.sql.SQLException;
+import org.jspecify.annotations.Nullable;
+
+/** What an error of the database means, by SQLSTATE: the one place that knows. */
+public enum SqlState {
+  /**
+   * The connection broke, or the server goes away or is not there: the outcome of a COMMIT that was
+   * under way is unknown.
+   */
+  UNREACHABLE,
+  /**
+   * Another transaction was in the way, or the server is short of something: the same again may
+   * succeed.
+   */
+  TRY_AGAIN,
+  /** A statement ran into its time limit. */
+  TIMED_OUT,
+  /** The values are at fault: the same again fails again. */
+  BAD_VALUE,
+  /** No partition takes this row. */
+  NO_PARTITION,
+  /** A unique index refused it. */
+  DUPLICATE,
+  /** The schema is not what this build expects, a privilege is missing, or there is a bug. */
+  BROKEN;
+
+  public static SqlState of(SQLException failure) {
+    @Nullable String code = failure.getSQLState();
+    if (code == null || code.length() != 5) {
+      return UNREACHABLE;
+    }
+    return switch (code) {
+      case "57014" -> TIMED_OUT;
+      case "23505" -> DUPLICATE;
+      case "23514" ->
+          failure.getMessage() != null && failure.getMessage().contains("no partition")
+              ? NO_PARTITION
+              : BAD_VALUE;
+      default ->
+          switch (code.substring(0, 2)) {
+            case "08", "57" -> UNREACHABLE;
+            case "40", "53", "55" -> TRY_AGAIN;
+            case "22", "23" -> BAD_VALUE;
+            default -> BROKEN;
+          };
+    };
+  }
+
+  /** Waiting and trying once more makes sense. */
+  public boolean passing() {
+    return switch (this) {
+      case UNREACHABLE, TRY_AGAIN, TIMED_OUT -> true;
+      case BAD_VALUE, NO_PARTITION, DUPLICATE, BROKEN -> false;
+    };
+  }
+}

@@ -1,0 +1,54 @@
+package dev.waybill.observe;
+
+import dev.waybill.db.Schema;
+import dev.waybill.run.Pools;
+import jakarta.enterprise.inject.Produces;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import org.eclipse.microprofile.health.HealthCheck;
+import org.eclipse.microprofile.health.HealthCheckResponse;
+import org.eclipse.microprofile.health.Liveness;
+import org.eclipse.microprofile.health.Readiness;
+import org.eclipse.microprofile.health.Startup;
+
+/**
+ * The three questions of Kubernetes. None of them asks the database: they tell what the loops saw
+ * of it.
+ */
+@Singleton
+final class Health {
+
+  private final Pools pools;
+  private final Schema schema;
+
+  @Inject
+  Health(Pools pools, Schema schema) {
+    this.pools = pools;
+    this.schema = schema;
+  }
+
+  /**
+   * Loops that turn but fail are alive: restarting every pod in a database outage mends nothing.
+   */
+  @Produces
+  @Liveness
+  HealthCheck live() {
+    return () -> HealthCheckResponse.named("loops turn").status(pools.live()).build();
+  }
+
+  @Produces
+  @Readiness
+  HealthCheck ready() {
+    return () ->
+        HealthCheckResponse.named("claims succeed")
+            .status(pools.ready())
+            .withData("draining", pools.draining())
+            .build();
+  }
+
+  @Produces
+  @Startup
+  HealthCheck started() {
+    return () -> HealthCheckResponse.named("schema is there").status(schema.isCurrent()).build();
+  }
+}

@@ -1,0 +1,9 @@
+/**
+ * Figures and health: counts what the other rooms tell, and says whether this process lives and is
+ * ready. Enters {@code job}, {@code db}, {@code run}, {@code retain} and {@code settle}; only the
+ * root enters it.
+ */
+@NullMarked
+package dev.waybill.observe;
+
+import org.jspecify.annotations.NullMarked;

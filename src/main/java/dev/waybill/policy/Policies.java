@@ -1,0 +1,104 @@
+package dev.waybill.policy;
+
+import dev.waybill.db.Database;
+import dev.waybill.job.Backoff;
+import dev.waybill.job.Policy;
+import jakarta.inject.Singleton;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
+
+/** The policies as last read; {@link #refresh} is called every few seconds. */
+@Singleton
+public final class Policies {
+
+  private static final String READ =
+      """
+      SELECT kind, max_attempts, backoff_base_ms, backoff_factor, backoff_cap_ms, backoff_jitter, lease_ms, timeout_ms,
+        retention_ms, paused
+      FROM waybill.kinds
+      """;
+
+  private static final String MAKE_KNOWN =
+      """
+      INSERT INTO waybill.kinds (kind) SELECT kind FROM unnest(?::text[]) AS kind ON CONFLICT (kind) DO NOTHING
+      """;
+
+  private final Database database;
+  private volatile Map<String, Policy> known = Map.of();
+
+  public Policies(Database database) {
+    this.database = database;
+  }
+
+  public Policy of(String kind) {
+    return known.getOrDefault(kind, Policy.DEFAULT);
+  }
+
+  public Set<String> notPaused(Set<String> kinds) {
+    Map<String, Policy> now = known;
+    return kinds.stream()
+        .filter(kind -> !now.getOrDefault(kind, Policy.DEFAULT).paused())
+        .collect(Collectors.toUnmodifiableSet());
+  }
+
+  /**
+   * Makes sure that kinds which this build handles have their row, where an operator finds and
+   * edits it.
+   */
+  public void makeKnown(Collection<String> kinds) throws SQLException {
+    database.run(connection -> {
+      try (PreparedStatement statement = connection.prepareStatement(MAKE_KNOWN)) {
+        statement.setArray(1, connection.createArrayOf("text", kinds.toArray()));
+        return statement.executeUpdate();
+      }
+    });
+    refresh();
+  }
+
+  public void refresh() throws SQLException {
+    known =
+        database.run(connection -> {
+          var read = new HashMap<String, Policy>();
+          try (PreparedStatement statement = connection.prepareStatement(READ);
+              ResultSet rows = statement.executeQuery()) {
+            while (rows.next()) {
+              read.put(rows.getString("kind"), policy(rows));
+            }
+          }
+          return Map.copyOf(read);
+        });
+  }
+
+  private static Policy policy(ResultSet row) throws SQLException {
+    Policy or = Policy.DEFAULT;
+    return new Policy(
+        value(row, "max_attempts", Integer.class, or.maxAttempts()),
+        new Backoff(
+            millis(row, "backoff_base_ms", or.backoff().base()),
+            value(row, "backoff_factor", Double.class, or.backoff().factor()),
+            millis(row, "backoff_cap_ms", or.backoff().cap()),
+            value(row, "backoff_jitter", Boolean.class, or.backoff().jitter())),
+        millis(row, "lease_ms", or.lease()),
+        millis(row, "timeout_ms", or.timeout()),
+        millis(row, "retention_ms", or.retention()),
+        row.getBoolean("paused"));
+  }
+
+  private static <T> T value(ResultSet row, String column, Class<T> type, T or)
+      throws SQLException {
+    @Nullable T value = row.getObject(column, type);
+    return value == null ? or : value;
+  }
+
+  private static Duration millis(ResultSet row, String column, Duration or) throws SQLException {
+    return Duration.ofMillis(value(row, column, Long.class, or.toMillis()));
+  }
+}

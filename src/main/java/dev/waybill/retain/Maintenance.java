@@ -1,0 +1,90 @@
+package dev.waybill.retain;
+
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.SQLException;
+import java.util.List;
+import java.util.Map;
+import org.jboss.logging.Logger;
+
+/**
+ * The clockwork of this room. Errors of the database are said once and tried again at the next
+ * beat.
+ */
+@Singleton
+public final class Maintenance {
+
+  private static final Logger LOG = Logger.getLogger(Maintenance.class);
+
+  private final Reaper reaper;
+  private final Partitions partitions;
+  private final TallyFolder tally;
+  private final RetainEvents events;
+  private volatile boolean on;
+  private volatile boolean failing;
+
+  @Inject
+  Maintenance(Reaper reaper, Partitions partitions, TallyFolder tally, RetainEvents events) {
+    this.reaper = reaper;
+    this.partitions = partitions;
+    this.tally = tally;
+    this.events = events;
+  }
+
+  /** The schema is there, and this process has the role. */
+  public void start() {
+    on = true;
+  }
+
+  public void stop() {
+    on = false;
+  }
+
+  /** Together with the lease this bounds how long a job of a vanished holder waits. */
+  @Scheduled(every = "5s", delayed = "1s", concurrentExecution = ConcurrentExecution.SKIP)
+  void reap() {
+    beat(() -> {
+      Map<String, Long> reaped = reaper.reap();
+      reaped.forEach((kind, n) -> {
+        events.reaped(kind, n);
+        LOG.warnf("reaped jobs of vanished holders kind=%s jobs=%d", kind, n);
+      });
+    });
+  }
+
+  @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)
+  void makePartitions() {
+    beat(() -> {
+      List<String> made = partitions.makeAhead();
+      if (!made.isEmpty()) {
+        LOG.infof("partitions made n=%d last=%s", made.size(), made.getLast());
+      }
+    });
+  }
+
+  @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
+  void foldTally() {
+    beat(tally::fold);
+  }
+
+  private interface Work {
+    void run() throws SQLException;
+  }
+
+  private void beat(Work work) {
+    if (!on) {
+      return;
+    }
+    try {
+      work.run();
+      failing = false;
+    } catch (SQLException failure) {
+      if (!failing) {
+        LOG.errorf("maintenance failed, trying again sqlstate=%s", failure.getSQLState());
+      }
+      failing = true;
+    }
+  }
+}

@@ -1,0 +1,108 @@
+package dev.waybill.retain;
+
+import dev.waybill.db.Database;
+import dev.waybill.job.Policy;
+import jakarta.inject.Singleton;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * Gives the jobs of holders that vanished to others, and buries those that have no attempt left.
+ */
+@Singleton
+public final class Reaper {
+
+  /**
+   * The holder is presumed dead: its lease ran out and was not extended. {@code SKIP LOCKED} passes
+   * by a row that its late holder is settling at this moment, and the condition is looked at again
+   * under the lock: of a late settle and the reaper exactly one wins. Clearing the token is what
+   * fences the late holder off.
+   *
+   * <p>The crash is counted apart from failures, and the attempt stays used: a job that kills its
+   * process must end at its limit.
+   *
+   * <p>Plan hazard: {@code jobs_running} has as many entries as there are slots, so reading it
+   * whole is cheap; {@code lease_until} is in no index because every heartbeat changes it.
+   */
+  private static final String GIVE_BACK =
+      """
+      WITH lost AS MATERIALIZED (
+        SELECT j.id FROM waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
+        WHERE j.state = 'running' AND j.lease_until < now() AND j.attempt < coalesce(j.max_attempts, k.max_attempts, ?)
+        LIMIT ? FOR NO KEY UPDATE OF j SKIP LOCKED
+      ), back AS (
+        UPDATE waybill.jobs j
+        SET state = 'ready', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL,
+          crashes = j.crashes + 1, last_error = 'the holder vanished: lease ran out',
+          attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'crashed', 'the holder vanished: lease ran out')
+        FROM lost WHERE j.id = lost.id
+        RETURNING j.kind
+      )
+      SELECT kind, count(*) FROM back GROUP BY kind
+      """;
+
+  private static final String BURY =
+      """
+      WITH lost AS MATERIALIZED (
+        SELECT j.id FROM waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
+        WHERE j.state = 'running' AND j.lease_until < now() AND j.attempt >= coalesce(j.max_attempts, k.max_attempts, ?)
+        LIMIT ? FOR UPDATE OF j SKIP LOCKED
+      ), gone AS (
+        DELETE FROM waybill.jobs j USING lost WHERE j.id = lost.id RETURNING j.*
+      ), buried AS (
+        INSERT INTO waybill.jobs_dead (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
+          payload_version, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, fingerprint, attempts)
+        SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes + 1,
+          payload_version, kind, tenant, payload, dedupe_key, tags, traceparent, worker,
+          'the holder vanished on the last attempt: lease ran out', waybill.fingerprint('the holder vanished'),
+          waybill.with_attempt(attempts, attempt, worker, started_at, 'crashed', 'the holder vanished: lease ran out')
+        FROM gone
+        RETURNING kind
+      )
+      SELECT kind, count(*) FROM buried GROUP BY kind
+      """;
+
+  private static final int PAGE = 500;
+  private static final int PAGES_MAX = 100;
+
+  private final Database database;
+
+  public Reaper(Database database) {
+    this.database = database;
+  }
+
+  /**
+   * Reaps what there is, page by page, each in a transaction of its own. Answers how many, by kind.
+   */
+  public Map<String, Long> reap() throws SQLException {
+    var reaped = new TreeMap<String, Long>();
+    for (String statement : new String[] {GIVE_BACK, BURY}) {
+      for (int page = 0; page < PAGES_MAX; page++) {
+        Map<String, Long> some = database.run(c -> reapPage(c, statement));
+        some.forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
+        if (some.values().stream().mapToLong(Long::longValue).sum() < PAGE) {
+          break;
+        }
+      }
+    }
+    return reaped;
+  }
+
+  private static Map<String, Long> reapPage(Connection connection, String sql) throws SQLException {
+    var reaped = new TreeMap<String, Long>();
+    try (PreparedStatement statement = connection.prepareStatement(sql)) {
+      statement.setInt(1, Policy.DEFAULT.maxAttempts());
+      statement.setInt(2, PAGE);
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          reaped.put(rows.getString(1), rows.getLong(2));
+        }
+      }
+    }
+    return reaped;
+  }
+}

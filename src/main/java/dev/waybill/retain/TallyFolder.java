@@ -1,0 +1,39 @@
+package dev.waybill.retain;
+
+import dev.waybill.db.Database;
+import jakarta.inject.Singleton;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
+
+/** Sums up the tally, whose rows are only ever added. */
+@Singleton
+public final class TallyFolder {
+
+  /**
+   * One folder at a time, or two would fold each other's sums; {@code SKIP LOCKED} is not needed
+   * then.
+   */
+  private static final String FOLD =
+      """
+      WITH turn AS MATERIALIZED (
+        SELECT pg_try_advisory_xact_lock(7733810, 2) AS mine
+      ), gone AS (
+        DELETE FROM waybill.tally WHERE (SELECT mine FROM turn) RETURNING kind, what, n
+      )
+      INSERT INTO waybill.tally (kind, what, n) SELECT kind, what, sum(n) FROM gone GROUP BY kind, what
+      """;
+
+  private final Database database;
+
+  public TallyFolder(Database database) {
+    this.database = database;
+  }
+
+  public void fold() throws SQLException {
+    database.run(connection -> {
+      try (PreparedStatement statement = connection.prepareStatement(FOLD)) {
+        return statement.executeUpdate();
+      }
+    });
+  }
+}

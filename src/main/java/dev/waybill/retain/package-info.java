@@ -1,0 +1,9 @@
+/**
+ * Keeping house: gives jobs of vanished holders back (reaper), makes partitions ahead, sums up the
+ * tally. Everything here may run on many pods at once. Enters {@code job}, {@code db} and {@code
+ * policy}.
+ */
+@NullMarked
+package dev.waybill.retain;
+
+import org.jspecify.annotations.NullMarked;

@@ -1,0 +1,136 @@
+package dev.waybill.run;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JavaType;
+import com.fasterxml.jackson.databind.JsonMappingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.Outcome;
+import io.quarkus.arc.All;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
+
+/** The handlers of this build, by kind. */
+@Singleton
+final class Handlers {
+
+  private record Entry(JobHandler<?> handler, JavaType payload) {}
+
+  private record Step(String kind, int fromVersion) {}
+
+  /**
+   * The payload has a version that no chain of upcasters lifts to the handler's, or a field of it
+   * cannot be read.
+   */
+  private static final class Unreadable extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    Unreadable(String message) {
+      super(message);
+    }
+  }
+
+  private final ObjectMapper mapper;
+  private final Map<String, Entry> byKind = new TreeMap<>();
+  private final Map<Step, Upcaster> upcasters = new HashMap<>();
+
+  @Inject
+  Handlers(@All List<JobHandler<?>> handlers, @All List<Upcaster> upcasters, ObjectMapper shared) {
+    // Producers are deployed on their own: a payload may have more fields than this build knows of.
+    mapper = shared.copy().disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES);
+    for (JobHandler<?> handler : handlers) {
+      if (byKind.put(handler.kind(), new Entry(handler, payloadType(handler))) != null) {
+        throw new IllegalStateException("two handlers for the kind " + handler.kind());
+      }
+    }
+    for (Upcaster upcaster : upcasters) {
+      var step = new Step(upcaster.kind(), upcaster.fromVersion());
+      if (this.upcasters.put(step, upcaster) != null) {
+        throw new IllegalStateException("two upcasters for " + step);
+      }
+    }
+  }
+
+  /** Every kind, with the newest payload version that its handler reads. */
+  Map<String, Integer> kinds() {
+    var kinds = new TreeMap<String, Integer>();
+    byKind.forEach((kind, entry) -> kinds.put(kind, entry.handler().payloadVersion()));
+    return kinds;
+  }
+
+  /**
+   * Calls the handler. A payload that cannot be read makes a dead letter: trying again would read
+   * the same.
+   */
+  Outcome run(Claimed job, JobContext context) throws Exception {
+    @Nullable Entry entry = byKind.get(job.kind());
+    if (entry == null) {
+      return new Outcome.Release();
+    }
+    return call(entry.handler(), entry.payload(), job, context);
+  }
+
+  @SuppressWarnings("unchecked") // The entry holds the handler's own payload type.
+  private <P> Outcome call(JobHandler<P> handler, JavaType type, Claimed job, JobContext context)
+      throws Exception {
+    P payload;
+    try {
+      payload = (P) read(job, handler.payloadVersion(), type);
+    } catch (Unreadable unreadable) {
+      return Outcome.dead(String.valueOf(unreadable.getMessage()));
+    }
+    return handler.run(payload, context);
+  }
+
+  private Object read(Claimed job, int version, JavaType type) throws Unreadable {
+    try {
+      if (job.payloadVersion() < version) {
+        JsonNode lifted = lift(job, mapper.readTree(job.payload()), version);
+        return type.hasRawClass(String.class)
+            ? lifted.toString()
+            : mapper.convertValue(lifted, type);
+      }
+      return type.hasRawClass(String.class) ? job.payload() : mapper.readValue(job.payload(), type);
+    } catch (JsonProcessingException | IllegalArgumentException refused) {
+      Throwable cause = refused instanceof IllegalArgumentException ? refused.getCause() : refused;
+      throw new Unreadable(
+          "the payload is no " + type.getRawClass().getSimpleName() + where(cause));
+    }
+  }
+
+  private JsonNode lift(Claimed job, JsonNode payload, int toVersion) throws Unreadable {
+    JsonNode lifted = payload;
+    for (int version = job.payloadVersion(); version < toVersion; version++) {
+      @Nullable Upcaster upcaster = upcasters.get(new Step(job.kind(), version));
+      if (upcaster == null) {
+        throw new Unreadable("nothing lifts the payload from version " + version);
+      }
+      lifted = upcaster.lift(lifted);
+    }
+    return lifted;
+  }
+
+  /** Names the field, never the value: no payload in an error text. */
+  private static String where(@Nullable Throwable refused) {
+    if (refused instanceof JsonMappingException mapping && !mapping.getPath().isEmpty()) {
+      @Nullable String field = mapping.getPath().getLast().getFieldName();
+      return field == null ? "" : ": see its field " + field;
+    }
+    return "";
+  }
+
+  private JavaType payloadType(JobHandler<?> handler) {
+    JavaType[] parameters =
+        mapper.constructType(handler.getClass()).findTypeParameters(JobHandler.class);
+    return parameters.length == 0 || parameters[0].hasRawClass(Object.class)
+        ? mapper.constructType(JsonNode.class)
+        : parameters[0];
+  }
+}

@@ -1,0 +1,278 @@
+package dev.waybill.run;
+
+import dev.waybill.claim.Claimer;
+import dev.waybill.db.SqlState;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.ErrorText;
+import dev.waybill.job.Outcome;
+import dev.waybill.policy.Policies;
+import dev.waybill.settle.Settled;
+import dev.waybill.settle.Settler;
+import java.sql.SQLException;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One set of slots, and the loop that fills them. A slot is taken by a claim and free again when
+ * the job is settled: there is no prefetch, so this process never holds more jobs of the pool than
+ * it has slots.
+ */
+final class Pool {
+
+  private static final Logger LOG = Logger.getLogger(Pool.class);
+
+  /**
+   * While jobs are short, a claim waits this long for half of the slots: fewer statements a job.
+   */
+  private static final long GATHER_MICROS = 2_000;
+
+  private static final long SHORT_JOB_NANOS = 20_000_000;
+  private static final long IDLE_MILLIS_MIN = 5;
+  private static final long IDLE_MILLIS_MAX = 1_000;
+
+  /**
+   * A sweep at least this often, however busy: new tenants, late commits and retries are found by
+   * it.
+   */
+  private static final long SWEEP_NANOS = 100_000_000;
+
+  private static final int BATCH_MAX = 500;
+
+  private final PoolPlan plan;
+  private final Claimer claimer;
+  private final Handlers handlers;
+  private final Policies policies;
+  private final Settler settler;
+  private final PoolEvents events;
+  private final Semaphore free;
+  private final Set<Running> running = ConcurrentHashMap.newKeySet();
+  private final Pulse pulse = new Pulse();
+
+  private volatile boolean stopping;
+  private volatile boolean woken;
+
+  /** A moving average over short time; handlers race to move it, and a lost step does no harm. */
+  private final AtomicLong usualNanos = new AtomicLong(SHORT_JOB_NANOS);
+
+  private @Nullable Thread loop;
+  private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
+
+  Pool(PoolPlan plan, Claimer claimer, PoolParts parts) {
+    this.plan = plan;
+    this.claimer = claimer;
+    this.handlers = parts.handlers();
+    this.policies = parts.policies();
+    this.settler = parts.settler();
+    this.events = parts.events();
+    this.free = new Semaphore(plan.slots());
+  }
+
+  void start() {
+    loop = Thread.ofPlatform().daemon().name("pool-" + plan.name()).start(this::turn);
+  }
+
+  /** There may be something to claim: do not wait for the next poll. */
+  void wake() {
+    woken = true;
+    LockSupport.unpark(loop);
+  }
+
+  /** No more claims; answers when the loop has ended, with a claim that was under way. */
+  void stopClaiming() throws InterruptedException {
+    stopping = true;
+    wake();
+    @Nullable Thread ending = loop;
+    if (ending != null) {
+      ending.join();
+    }
+  }
+
+  String name() {
+    return plan.name();
+  }
+
+  int slotsInUse() {
+    return plan.slots() - free.availablePermits();
+  }
+
+  Set<Running> running() {
+    return running;
+  }
+
+  Pulse pulse() {
+    return pulse;
+  }
+
+  private void turn() {
+    long idleMillis = IDLE_MILLIS_MIN;
+    while (!stopping) {
+      pulse.turned();
+      int slots = freeSlots();
+      if (slots == 0) {
+        continue;
+      }
+      List<Claimed> batch = claim(slots);
+      free.release(slots - batch.size());
+      if (batch.isEmpty()) {
+        idle(idleMillis);
+        idleMillis = Math.min(IDLE_MILLIS_MAX, idleMillis * 2);
+      } else {
+        idleMillis = IDLE_MILLIS_MIN;
+        settler.expect(batch.size());
+        batch.forEach(this::start);
+      }
+    }
+  }
+
+  /**
+   * Takes the slots that are free, waiting for at least one; a little longer while jobs are short.
+   */
+  private int freeSlots() {
+    try {
+      if (!free.tryAcquire(1, 500, TimeUnit.MILLISECONDS)) {
+        return 0;
+      }
+      int taken = 1;
+      int half = Math.min(BATCH_MAX, plan.slots()) / 2;
+      if (half > 1
+          && usualNanos.get() < SHORT_JOB_NANOS
+          && free.tryAcquire(half - 1, GATHER_MICROS, TimeUnit.MICROSECONDS)) {
+        taken = half;
+      }
+      while (taken < BATCH_MAX && free.tryAcquire()) {
+        taken++;
+      }
+      return taken;
+    } catch (InterruptedException _) {
+      Thread.currentThread().interrupt();
+      return 0;
+    }
+  }
+
+  /** Errors are waited out here, with jitter, so that a returning database is not stampeded. */
+  private List<Claimed> claim(int slots) {
+    try {
+      woken = false;
+      long now = System.nanoTime();
+      if (!claimer.knowsMore() || now - sweptNanos > SWEEP_NANOS) {
+        claimer.sweep();
+        sweptNanos = now;
+      }
+      List<Claimed> batch = claimer.claim(slots);
+      pulse.claimed();
+      events.claimed(plan.name(), batch, System.nanoTime() - now);
+      return batch;
+    } catch (SQLException failure) {
+      if (pulse.failed()) {
+        LOG.errorf(
+            "claim failed, trying again pool=%s sqlstate=%s error=%s",
+            plan.name(), failure.getSQLState(), SqlState.of(failure));
+      }
+      park(ThreadLocalRandom.current().nextLong(100, 1_000));
+      return List.of();
+    } catch (RuntimeException bug) {
+      pulse.failed();
+      LOG.errorf(bug, "claim failed pool=%s", plan.name());
+      park(1_000);
+      return List.of();
+    }
+  }
+
+  private void idle(long millis) {
+    if (!woken && !stopping) {
+      park(millis);
+    }
+  }
+
+  private static void park(long millis) {
+    LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(millis));
+  }
+
+  private void start(Claimed job) {
+    var attempt = new Running(job, policies.of(job.kind()).timeout(), settler);
+    running.add(attempt);
+    Thread.ofVirtual().name("job-" + job.id()).start(() -> work(attempt));
+  }
+
+  private void work(Running attempt) {
+    Outcome outcome = outcomeOf(attempt);
+    long took = System.nanoTime() - attempt.startNanos();
+    usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
+    events.ran(attempt.job(), outcome, took);
+    if (attempt.abandoned()) {
+      running.remove(attempt);
+      free.release();
+      return;
+    }
+    switch (outcome) {
+      case Outcome.Settled _ -> {
+        settler.expectNoMore();
+        over(attempt, outcome, Settled.SETTLED);
+      }
+      case Outcome.Done _, Outcome.Retry _, Outcome.Snooze _, Outcome.Release _, Outcome.Dead _ ->
+          settler.settle(
+              attempt.job(), outcome, attempt.leaseEndNanos(), how -> over(attempt, outcome, how));
+    }
+  }
+
+  private Outcome outcomeOf(Running attempt) {
+    Claimed job = attempt.job();
+    if (job.exhausted()) {
+      return Outcome.dead("no attempt left: the limit is " + job.maxAttempts());
+    }
+    Outcome outcome;
+    attempt.begin();
+    try {
+      outcome = handlers.run(job, attempt);
+    } catch (Throwable failure) {
+      // An Error of a handler is the handler's failure, like any other: the service goes on.
+      outcome = Outcome.retry(ErrorText.of(failure));
+    } finally {
+      attempt.end();
+    }
+    return afterStop(attempt.stopped(), outcome);
+  }
+
+  /**
+   * A handler that was told to stop and did finish has finished. One that failed because of it
+   * failed for that reason.
+   */
+  private static Outcome afterStop(Running.@Nullable Stop why, Outcome outcome) {
+    if (why == null || !(outcome instanceof Outcome.Retry)) {
+      return outcome;
+    }
+    return switch (why) {
+      case TIMEOUT -> Outcome.retry("timeout");
+      case DRAIN, LEASE_LOST -> new Outcome.Release();
+    };
+  }
+
+  /**
+   * Settles without waiting for the handler. Its slot stays taken until it ends: the thread is
+   * still at work.
+   */
+  void abandon(Running attempt, Outcome outcome) {
+    if (attempt.abandon()) {
+      LOG.errorf("handler does not stop, going on without it %s", attempt.job());
+      settler.settle(
+          attempt.job(),
+          outcome,
+          attempt.leaseEndNanos(),
+          how -> events.settled(attempt.job(), outcome, how));
+    }
+  }
+
+  private void over(Running attempt, Outcome outcome, Settled how) {
+    running.remove(attempt);
+    events.settled(attempt.job(), outcome, how);
+    free.release();
+  }
+}

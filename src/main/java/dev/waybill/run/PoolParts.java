@@ -1,0 +1,13 @@
+package dev.waybill.run;
+
+import dev.waybill.policy.Policies;
+import dev.waybill.settle.Settler;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+
+/** What all pools of a process share. */
+@Singleton
+record PoolParts(Handlers handlers, Policies policies, Settler settler, PoolEvents events) {
+  @Inject
+  PoolParts {}
+}

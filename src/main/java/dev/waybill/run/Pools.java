@@ -1,0 +1,154 @@
+package dev.waybill.run;
+
+import dev.waybill.claim.Claimer;
+import dev.waybill.claim.Leases;
+import dev.waybill.claim.Promoter;
+import dev.waybill.db.Database;
+import dev.waybill.job.Outcome;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.jboss.logging.Logger;
+
+/** The pools of this process, from start to drain. */
+@Singleton
+public final class Pools {
+
+  private static final Logger LOG = Logger.getLogger(Pools.class);
+  private static final Duration WEDGED_AFTER = Duration.ofSeconds(30);
+  private static final Duration CLAIMED_WITHIN = Duration.ofSeconds(10);
+  private static final Duration LAST_WORD = Duration.ofSeconds(3);
+
+  private final Database database;
+  private final PoolParts parts;
+  private final RunSettings settings;
+  private final WorkerName worker;
+  private final List<Pool> pools = new ArrayList<>();
+  private final Watch watch;
+  private final Promotion promotion;
+  private volatile boolean draining;
+  private volatile boolean started;
+
+  @Inject
+  Pools(Database database, PoolParts parts, RunSettings settings, WorkerName worker) {
+    this.database = database;
+    this.parts = parts;
+    this.settings = settings;
+    this.worker = worker;
+    this.watch = new Watch(pools, new Leases(database), parts.events());
+    this.promotion = new Promotion(new Promoter(database), this::wake);
+  }
+
+  /** Refuses a wrong setting, before anything was touched. */
+  public void check() {
+    List<PoolPlan> _ = PoolPlan.parse(settings.pools());
+  }
+
+  public void start() throws SQLException {
+    Map<String, Integer> known = parts.handlers().kinds();
+    parts.policies().makeKnown(known.keySet());
+    List<PoolPlan> plans = PoolPlan.parse(settings.pools());
+    for (PoolPlan plan : plans) {
+      Map<String, Integer> kinds = kindsOf(plan, plans, known);
+      var claimer = new Claimer(database, parts.policies(), worker.value(), kinds);
+      pools.add(new Pool(plan, claimer, parts));
+      LOG.infof(
+          "pool started pool=%s slots=%d kinds=%s", plan.name(), plan.slots(), kinds.keySet());
+    }
+    parts.settler().start();
+    watch.start();
+    promotion.start();
+    pools.forEach(Pool::start);
+    started = true;
+  }
+
+  /** Kinds without a handler in this build are never claimed, whatever the setting says. */
+  private static Map<String, Integer> kindsOf(
+      PoolPlan plan, List<PoolPlan> all, Map<String, Integer> known) {
+    var kinds = new HashMap<String, Integer>();
+    known.forEach((kind, version) -> {
+      boolean named = all.stream().anyMatch(other -> other.kinds().contains(kind));
+      if (named ? plan.kinds().contains(kind) : plan.kinds().contains(PoolPlan.REST)) {
+        kinds.put(kind, version);
+      }
+    });
+    for (String kind : plan.kinds()) {
+      if (!kind.equals(PoolPlan.REST) && !known.containsKey(kind)) {
+        LOG.warnf("no handler in this build, left alone kind=%s pool=%s", kind, plan.name());
+      }
+    }
+    return kinds;
+  }
+
+  /** There may be something to claim. */
+  public void wake() {
+    pools.forEach(Pool::wake);
+  }
+
+  /** Stop claiming; finish within the drain time; give back the rest. */
+  public void drain() throws InterruptedException {
+    draining = true;
+    if (!started) {
+      return;
+    }
+    promotion.stop();
+    for (Pool pool : pools) {
+      pool.stopClaiming();
+    }
+    LOG.infof("draining jobs=%d drain=%s", inHand(), settings.drain());
+    if (!emptyWithin(settings.drain())) {
+      LOG.infof("giving back jobs=%d", inHand());
+      pools.forEach(pool -> pool.running().forEach(attempt -> attempt.stop(Running.Stop.DRAIN)));
+      if (!emptyWithin(LAST_WORD)) {
+        pools.forEach(pool -> pool.running().forEach(a -> pool.abandon(a, new Outcome.Release())));
+      }
+    }
+    parts.settler().stop();
+    watch.stop();
+    LOG.info("drained");
+  }
+
+  private boolean emptyWithin(Duration limit) throws InterruptedException {
+    long end = System.nanoTime() + limit.toNanos();
+    while (inHand() > 0 && System.nanoTime() < end) {
+      TimeUnit.MILLISECONDS.sleep(5);
+    }
+    return inHand() == 0;
+  }
+
+  private int inHand() {
+    return pools.stream().mapToInt(pool -> pool.running().size()).sum();
+  }
+
+  /** The loops turn; that they fail while the database is away does not count against them. */
+  public boolean live() {
+    return !started
+        || draining
+        || (watch.pulse().turnsWithin(WEDGED_AFTER)
+            && pools.stream().allMatch(pool -> pool.pulse().turnsWithin(WEDGED_AFTER)));
+  }
+
+  /** Every pool could claim lately, and the service is not going down. */
+  public boolean ready() {
+    return started
+        && !draining
+        && pools.stream().allMatch(pool -> pool.pulse().claimsWithin(CLAIMED_WITHIN));
+  }
+
+  public boolean draining() {
+    return draining;
+  }
+
+  /** Slots taken, by pool. */
+  public Map<String, Integer> slotsInUse() {
+    var inUse = new HashMap<String, Integer>();
+    pools.forEach(pool -> inUse.put(pool.name(), pool.slotsInUse()));
+    return inUse;
+  }
+}

@@ -1,0 +1,25 @@
+package dev.waybill.run;
+
+import io.smallrye.config.ConfigMapping;
+import io.smallrye.config.WithDefault;
+import java.time.Duration;
+import java.util.Optional;
+
+/** Settings of this room. */
+@ConfigMapping(prefix = "waybill")
+interface RunSettings {
+
+  /** {@code WAYBILL_POOLS}. */
+  @WithDefault("default=*:64")
+  String pools();
+
+  /**
+   * {@code WAYBILL_WORKER}: a name for this process, shown with its jobs. Default: the host's name
+   * and a random part.
+   */
+  Optional<String> worker();
+
+  /** {@code WAYBILL_DRAIN}: how long jobs may go on after the signal to stop. */
+  @WithDefault("25s")
+  Duration drain();
+}

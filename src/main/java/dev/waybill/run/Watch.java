@@ -1,0 +1,143 @@
+package dev.waybill.run;
+
+import dev.waybill.claim.Leases;
+import dev.waybill.job.Outcome;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.jboss.logging.Logger;
+
+/**
+ * Looks after the attempts under way: extends leases before they end, notices those that are lost,
+ * enforces time limits. One thread a process. Its database calls are one statement each for all
+ * attempts, and only for those that have run for a while: short jobs cost it nothing.
+ */
+final class Watch {
+
+  private static final Logger LOG = Logger.getLogger(Watch.class);
+  private static final long TICK_MILLIS = 100;
+  private static final long ASK_EVERY_NANOS = TimeUnit.SECONDS.toNanos(1);
+
+  private final Collection<Pool> pools;
+  private final Leases leases;
+  private final PoolEvents events;
+  private final Pulse pulse = new Pulse();
+  private volatile boolean stopping;
+  private long askedNanos = System.nanoTime();
+  private Thread thread = Thread.currentThread();
+
+  Watch(Collection<Pool> pools, Leases leases, PoolEvents events) {
+    this.pools = pools;
+    this.leases = leases;
+    this.events = events;
+  }
+
+  void start() {
+    thread = Thread.ofPlatform().daemon().name("lease-watch").start(this::turn);
+  }
+
+  void stop() throws InterruptedException {
+    stopping = true;
+    thread.join();
+  }
+
+  Pulse pulse() {
+    return pulse;
+  }
+
+  private void turn() {
+    while (!stopping) {
+      pulse.turned();
+      try {
+        look(System.nanoTime());
+        TimeUnit.MILLISECONDS.sleep(TICK_MILLIS);
+      } catch (SQLException failure) {
+        if (pulse.failed()) {
+          LOG.errorf("heartbeat failed, trying again sqlstate=%s", failure.getSQLState());
+        }
+      } catch (InterruptedException _) {
+        return;
+      } catch (RuntimeException bug) {
+        LOG.error("lease watch failed", bug);
+      }
+    }
+  }
+
+  /**
+   * Its first call for an attempt asks nothing of the database: that is for those that have run a
+   * second.
+   */
+  private void look(long now) throws SQLException, InterruptedException {
+    var due = new ArrayList<Running>();
+    var old = new ArrayList<Running>();
+    for (Pool pool : pools) {
+      for (Running attempt : pool.running()) {
+        if (attempt.abandoned()) {
+          continue;
+        }
+        if (attempt.timedOut(now)) {
+          attempt.stop(Running.Stop.TIMEOUT);
+        }
+        if (attempt.overdue(now)) {
+          pool.abandon(
+              attempt, Outcome.retry("timeout, and the handler did not heed its interrupt"));
+          continue;
+        }
+        long leftNanos = attempt.leaseEndNanos() - now;
+        if (leftNanos <= 0) {
+          lost(attempt);
+        } else if (leftNanos < leaseNanos(attempt) * 2 / 3) {
+          due.add(attempt);
+        } else if (now - attempt.startNanos() > ASK_EVERY_NANOS) {
+          old.add(attempt);
+        }
+      }
+    }
+    if (now - askedNanos >= ASK_EVERY_NANOS && !(due.isEmpty() && old.isEmpty())) {
+      askedNanos = now;
+      ask(due, old);
+    }
+  }
+
+  private void ask(List<Running> due, List<Running> old) throws SQLException {
+    if (!due.isEmpty()) {
+      long sent = System.nanoTime();
+      Set<Long> extended = leases.extend(due.stream().map(Watch::held).toList());
+      for (Running attempt : due) {
+        if (extended.contains(attempt.id())) {
+          attempt.leaseExtendedTo(sent + leaseNanos(attempt));
+        } else {
+          old.add(attempt);
+        }
+      }
+    }
+    if (!old.isEmpty()) {
+      Set<Long> ours = leases.ours(old.stream().map(Watch::held).toList());
+      old.stream().filter(attempt -> !ours.contains(attempt.id())).forEach(this::lost);
+    }
+    pulse.claimed();
+  }
+
+  /**
+   * An attempt that is being settled right now is not ours any more either: it is only told, and
+   * then it has ended already.
+   */
+  private void lost(Running attempt) {
+    if (attempt.stop(Running.Stop.LEASE_LOST)) {
+      LOG.warnf("lease lost, handler interrupted %s", attempt.job());
+      events.leaseLost(attempt.job());
+    }
+  }
+
+  private static Leases.Held held(Running attempt) {
+    return new Leases.Held(
+        attempt.id(), attempt.job().token(), attempt.job().leaseMillis(), attempt.takeProgress());
+  }
+
+  private static long leaseNanos(Running attempt) {
+    return TimeUnit.MILLISECONDS.toNanos(attempt.job().leaseMillis());
+  }
+}

@@ -1,0 +1,230 @@
+package dev.waybill.settle;
+
+import dev.waybill.db.Database;
+import dev.waybill.db.SqlState;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.ErrorText;
+import dev.waybill.job.Outcome;
+import dev.waybill.policy.Policies;
+import jakarta.inject.Singleton;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Collects outcomes and writes them in batches. A batch is whatever came in while the one before
+ * was written, so it grows with the load by itself; a small one waits {@value #LINGER_MILLIS} ms
+ * for company, but only while other attempts are under way that could join it.
+ */
+@Singleton
+public final class Settler {
+
+  private static final Logger LOG = Logger.getLogger(Settler.class);
+  private static final int BATCH_MAX = 500;
+  private static final int LINGER_MILLIS = 3;
+  private static final int IDLE_MILLIS = 100;
+  private static final int FLUSHERS = 2;
+
+  private final Database database;
+  private final Statements statements;
+  private final ResultWriter results;
+  private final LinkedBlockingQueue<Settlement> queue = new LinkedBlockingQueue<>();
+
+  /** Attempts that were claimed and not yet settled, in this process. */
+  private final AtomicInteger underWay = new AtomicInteger();
+
+  private final List<Thread> flushers = new ArrayList<>();
+  private volatile boolean stopping;
+
+  public Settler(Database database, Policies policies, ResultWriter results) {
+    this.database = database;
+    this.statements = new Statements(policies);
+    this.results = results;
+  }
+
+  public void start() {
+    for (int i = 0; i < FLUSHERS; i++) {
+      flushers.add(Thread.ofVirtual().name("settler-" + i).start(this::flushForEver));
+    }
+  }
+
+  /** After the pools have stopped. What is still queued is written first. */
+  public void stop() throws InterruptedException {
+    stopping = true;
+    for (Thread flusher : flushers) {
+      flusher.join();
+    }
+    flushers.clear();
+  }
+
+  /** A claim brought so many attempts, each of which will be settled. */
+  public void expect(int attempts) {
+    underWay.addAndGet(attempts);
+  }
+
+  /** Somebody else settled this one: the handler in its own transaction, or nobody will. */
+  public void expectNoMore() {
+    underWay.decrementAndGet();
+  }
+
+  /** Hands an outcome over; {@code told} hears how it went, on another thread, exactly once. */
+  public void settle(Claimed job, Outcome outcome, long leaseEndNanos, Consumer<Settled> told) {
+    queue.add(prepare(job, outcome, leaseEndNanos, told));
+  }
+
+  /**
+   * Settles on the caller's connection, so that it commits or rolls back with the caller's work;
+   * false when the lease is lost.
+   */
+  public boolean settleIn(Connection connection, Claimed job, Outcome outcome) throws SQLException {
+    return !statements.write(connection, List.of(prepare(job, outcome, 0, _ -> {}))).isEmpty();
+  }
+
+  private Settlement prepare(
+      Claimed job, Outcome outcome, long leaseEndNanos, Consumer<Settled> told) {
+    return switch (outcome) {
+      case Outcome.Done(var result) -> done(job, result, leaseEndNanos, told);
+      case Outcome.Retry(_, var reason) when job.lastAttempt() ->
+          new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, leaseEndNanos, told);
+      case Outcome.Retry(var delay, var reason) ->
+          new Settlement(
+              job, new Outcome.Retry(delay, ErrorText.clean(reason)), null, leaseEndNanos, told);
+      case Outcome.Dead(var reason) ->
+          new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, leaseEndNanos, told);
+      case Outcome.Snooze _, Outcome.Release _ ->
+          new Settlement(job, outcome, null, leaseEndNanos, told);
+      case Outcome.Settled _ -> throw new IllegalArgumentException("is settled already: " + job);
+    };
+  }
+
+  private Settlement done(
+      Claimed job, @Nullable Object result, long leaseEndNanos, Consumer<Settled> told) {
+    try {
+      return new Settlement(job, new Outcome.Done(null), results.json(result), leaseEndNanos, told);
+    } catch (ResultWriter.NotStorable refused) {
+      String reason = "the result cannot be stored: " + refused.getMessage();
+      return new Settlement(
+          job, new Outcome.Dead(ErrorText.clean(reason)), null, leaseEndNanos, told);
+    }
+  }
+
+  /** Never interrupted: an interrupt would close the connection in the middle of a COMMIT. */
+  private void flushForEver() {
+    var batch = new ArrayList<Settlement>(BATCH_MAX);
+    while (!stopping || !queue.isEmpty()) {
+      collect(batch, IDLE_MILLIS);
+      if (!batch.isEmpty() && batch.size() < Math.min(BATCH_MAX, underWay.get())) {
+        collect(batch, LINGER_MILLIS);
+      }
+      if (!batch.isEmpty()) {
+        flush(batch);
+        batch.clear();
+      }
+    }
+  }
+
+  /** Adds what is there; when that is nothing, what comes within the time. */
+  private void collect(List<Settlement> batch, int millis) {
+    try {
+      @Nullable Settlement first = queue.poll(millis, TimeUnit.MILLISECONDS);
+      if (first != null) {
+        batch.add(first);
+        queue.drainTo(batch, BATCH_MAX - batch.size());
+      }
+    } catch (InterruptedException _) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /**
+   * Until it is written, or the leases are over. The connection may break after COMMIT was sent;
+   * then the same again finds nothing.
+   */
+  private void flush(List<Settlement> batch) {
+    List<Settlement> open = batch;
+    long waitMillis = 20;
+    while (!open.isEmpty()) {
+      try {
+        List<Settlement> now = open;
+        Set<Long> settled = database.transaction(c -> statements.write(c, now));
+        now.forEach(s -> tell(s, settled.contains(s.job().id()) ? Settled.SETTLED : Settled.LOST));
+        return;
+      } catch (SQLException failure) {
+        if (!SqlState.of(failure).passing()) {
+          oneByOne(open, failure);
+          return;
+        }
+        LOG.warnf(
+            "settle failed, trying again jobs=%d sqlstate=%s", open.size(), failure.getSQLState());
+        open = withoutThoseGivenUp(open);
+        waitMillis = pause(waitMillis);
+      } catch (RuntimeException bug) {
+        LOG.errorf(bug, "settle failed jobs=%d", open.size());
+        open.forEach(s -> tell(s, Settled.GIVEN_UP));
+        return;
+      }
+    }
+  }
+
+  /**
+   * One of the batch holds a value that the database refuses: it must not take the others with it.
+   */
+  private void oneByOne(List<Settlement> batch, SQLException failure) {
+    if (batch.size() > 1) {
+      batch.forEach(s -> flush(List.of(s)));
+      return;
+    }
+    Settlement refused = batch.getFirst();
+    LOG.errorf(
+        "settle refused %s outcome=%s sqlstate=%s",
+        refused.job(), refused.outcome().word(), failure.getSQLState());
+    if (refused.outcome() instanceof Outcome.Done) {
+      String reason = "the database refused the result: SQLSTATE " + failure.getSQLState();
+      flush(
+          List.of(
+              new Settlement(
+                  refused.job(),
+                  new Outcome.Dead(reason),
+                  null,
+                  refused.leaseEndNanos(),
+                  refused.told())));
+      return;
+    }
+    tell(refused, Settled.GIVEN_UP);
+  }
+
+  private List<Settlement> withoutThoseGivenUp(List<Settlement> batch) {
+    var open = new ArrayList<Settlement>(batch.size());
+    for (Settlement s : batch) {
+      if (s.leaseIsOver()) {
+        tell(s, Settled.GIVEN_UP);
+      } else {
+        open.add(s);
+      }
+    }
+    return open;
+  }
+
+  private static long pause(long millis) {
+    try {
+      TimeUnit.MILLISECONDS.sleep(ThreadLocalRandom.current().nextLong(millis / 2, millis + 1));
+    } catch (InterruptedException _) {
+      Thread.currentThread().interrupt();
+    }
+    return Math.min(1_000, millis * 2);
+  }
+
+  private void tell(Settlement settlement, Settled how) {
+    underWay.decrementAndGet();
+    settlement.told().accept(how);
+  }
+}

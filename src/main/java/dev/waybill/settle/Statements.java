@@ -1,0 +1,249 @@
+package dev.waybill.settle;
+
+import dev.waybill.job.Backoff;
+import dev.waybill.job.Outcome;
+import dev.waybill.job.Policy;
+import dev.waybill.policy.Policies;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The statements that end attempts, one for each kind of outcome, each for a whole batch. All are
+ * fenced alike: {@code id} and {@code token} must match, and only a running job has a token, so a
+ * stale holder changes no row. Each answers the ids it changed.
+ *
+ * <p>Plan hazard: {@code id = ANY (ids)} beside the join keeps every plan on the primary key; the
+ * join alone, planned while the table was empty, reads all of it. {@code state = 'running'} in the
+ * condition would invite a walk over the index of all running jobs.
+ */
+final class Statements {
+
+  /**
+   * DELETE and INSERT in one statement: the job is in one table in every snapshot. An UPDATE of a
+   * partition key would lose claims.
+   */
+  private static final String DONE =
+      """
+      WITH gone AS (
+        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[], ?::jsonb[]) AS s(id, token, result)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.*, s.result
+      )
+      INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
+        payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result)
+      SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes,
+        payload_version, 'done', kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result
+      FROM gone
+      RETURNING id
+      """;
+
+  /** For kinds that keep nothing (retention 0): the job leaves no trace but a count. */
+  private static final String DONE_AND_GONE =
+      """
+      WITH gone AS (
+        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[]) AS s(id, token)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.id, j.kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'purged', count(*) FROM gone GROUP BY kind
+      )
+      SELECT id FROM gone
+      """;
+
+  /**
+   * Back to the queue after a failure. The wait is {@code base * factor^(attempt - 1)} up to the
+   * cap, times a random part for jitter, or what the handler asked for; counted from the database's
+   * now. The exponent is bounded so that power() cannot overflow.
+   */
+  private static final String RETRY =
+      """
+      UPDATE waybill.jobs j
+      SET state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
+        run_at = now() + interval '1 millisecond' * coalesce(s.asked_ms,
+          least(s.cap_ms, s.base_ms * power(s.factor, least(j.attempt - 1, 100))) * CASE WHEN s.jitter THEN random() ELSE 1 END),
+        attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'retry', s.error)
+      FROM unnest(?::bigint[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
+        AS s(id, token, error, asked_ms, base_ms, factor, cap_ms, jitter)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+      RETURNING j.id
+      """;
+
+  /**
+   * Snooze and release: back to the queue with the attempt given back. A released job keeps its
+   * place in the lane.
+   */
+  private static final String GIVE_BACK =
+      """
+      UPDATE waybill.jobs j
+      SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
+        run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
+        token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - 1,
+        attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
+      FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[]) AS s(id, token, delay_ms, word)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+      RETURNING j.id
+      """;
+
+  private static final String DEAD =
+      """
+      WITH gone AS (
+        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[], ?::text[]) AS s(id, token, error)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.*, s.error
+      )
+      INSERT INTO waybill.jobs_dead (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
+        payload_version, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, fingerprint, attempts)
+      SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes,
+        payload_version, kind, tenant, payload, dedupe_key, tags, traceparent, worker, error, waybill.fingerprint(error),
+        waybill.with_attempt(attempts, attempt, worker, started_at, 'dead', error)
+      FROM gone
+      RETURNING id
+      """;
+
+  private final Policies policies;
+
+  Statements(Policies policies) {
+    this.policies = policies;
+  }
+
+  /**
+   * Writes these outcomes, in one transaction with whatever else the connection has open; answers
+   * the ids that were ours.
+   */
+  Set<Long> write(Connection connection, List<Settlement> batch) throws SQLException {
+    var settled = new HashSet<Long>();
+    done(connection, of(batch, s -> s.outcome() instanceof Outcome.Done && !gone(s)), settled);
+    doneAndGone(
+        connection, of(batch, s -> s.outcome() instanceof Outcome.Done && gone(s)), settled);
+    retry(connection, of(batch, s -> s.outcome() instanceof Outcome.Retry), settled);
+    giveBack(
+        connection,
+        of(
+            batch,
+            s -> s.outcome() instanceof Outcome.Snooze || s.outcome() instanceof Outcome.Release),
+        settled);
+    dead(connection, of(batch, s -> s.outcome() instanceof Outcome.Dead), settled);
+    return settled;
+  }
+
+  private boolean gone(Settlement s) {
+    return policies.of(s.job().kind()).keepsNothing();
+  }
+
+  private static List<Settlement> of(List<Settlement> batch, Function<Settlement, Boolean> which) {
+    return batch.stream().filter(which::apply).toList();
+  }
+
+  private static void done(Connection connection, List<Settlement> batch, Set<Long> settled)
+      throws SQLException {
+    execute(connection, DONE, batch, settled, new Column("jsonb", Settlement::resultJson));
+  }
+
+  private static void doneAndGone(Connection connection, List<Settlement> batch, Set<Long> settled)
+      throws SQLException {
+    execute(connection, DONE_AND_GONE, batch, settled);
+  }
+
+  private void retry(Connection connection, List<Settlement> batch, Set<Long> settled)
+      throws SQLException {
+    execute(
+        connection,
+        RETRY,
+        batch,
+        settled,
+        new Column("text", s -> retryOf(s).reason()),
+        new Column(
+            "int8",
+            s -> {
+              var delay = retryOf(s).delay();
+              return delay == null ? null : Math.max(0, delay.toMillis());
+            }),
+        new Column("int8", s -> backoffOf(s).base().toMillis()),
+        new Column("float8", s -> backoffOf(s).factor()),
+        new Column("int8", s -> backoffOf(s).cap().toMillis()),
+        new Column("bool", s -> backoffOf(s).jitter()));
+  }
+
+  private static void giveBack(Connection connection, List<Settlement> batch, Set<Long> settled)
+      throws SQLException {
+    execute(
+        connection,
+        GIVE_BACK,
+        batch,
+        settled,
+        new Column(
+            "int8",
+            s ->
+                s.outcome() instanceof Outcome.Snooze(var delay)
+                    ? Math.max(0, delay.toMillis())
+                    : 0L),
+        new Column("text", s -> s.outcome().word()));
+  }
+
+  private static void dead(Connection connection, List<Settlement> batch, Set<Long> settled)
+      throws SQLException {
+    execute(
+        connection,
+        DEAD,
+        batch,
+        settled,
+        new Column("text", s -> s.outcome() instanceof Outcome.Dead(var reason) ? reason : ""));
+  }
+
+  private static Outcome.Retry retryOf(Settlement s) {
+    return (Outcome.Retry) s.outcome();
+  }
+
+  private Backoff backoffOf(Settlement s) {
+    Policy policy = policies.of(s.job().kind());
+    return policy.backoff();
+  }
+
+  /** One array parameter: a value for each settlement of the batch. */
+  private record Column(String type, Function<Settlement, @Nullable Object> value) {}
+
+  private static final Column ID = new Column("int8", s -> s.job().id());
+  private static final Column TOKEN = new Column("uuid", s -> s.job().token());
+
+  private static void execute(
+      Connection connection, String sql, List<Settlement> batch, Set<Long> settled, Column... more)
+      throws SQLException {
+    if (batch.isEmpty()) {
+      return;
+    }
+    try (PreparedStatement statement = connection.prepareStatement(sql)) {
+      bind(connection, statement, 1, batch, ID);
+      bind(connection, statement, 2, batch, TOKEN);
+      for (int i = 0; i < more.length; i++) {
+        bind(connection, statement, 3 + i, batch, more[i]);
+      }
+      bind(connection, statement, 3 + more.length, batch, ID);
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          settled.add(rows.getLong(1));
+        }
+      }
+    }
+  }
+
+  private static void bind(
+      Connection connection,
+      PreparedStatement statement,
+      int index,
+      List<Settlement> batch,
+      Column column)
+      throws SQLException {
+    var values = new @Nullable Object[batch.size()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = column.value().apply(batch.get(i));
+    }
+    statement.setArray(index, connection.createArrayOf(column.type(), values));
+  }
+}

@@ -1,0 +1,421 @@
+-- Waybill's schema. docs/ARCHITECTURE.md has the tour; docs/decisions/0002-table-shape.md the measurements behind the shape.
+
+DO $$
+BEGIN
+  -- Roles belong to the cluster, so another database may have made it already, or be making it now.
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'waybill_producer') THEN
+    CREATE ROLE waybill_producer NOLOGIN;
+  END IF;
+EXCEPTION
+  WHEN duplicate_object OR unique_violation THEN NULL;
+  WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'role waybill_producer does not exist and % may not create it', current_user
+      USING HINT = 'Let an administrator run: CREATE ROLE waybill_producer NOLOGIN';
+END $$;
+
+-- ---------------------------------------------------------------------------------------------------------- tables
+
+-- Limits that hold for every door. One row.
+CREATE TABLE waybill.limits (
+  only_row          boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+  payload_bytes_max integer NOT NULL DEFAULT 262144,
+  payload_depth_max integer NOT NULL DEFAULT 64,
+  bulk_rows_max     integer NOT NULL DEFAULT 100000,
+  run_at_ahead_max  interval NOT NULL DEFAULT '10 years'
+);
+INSERT INTO waybill.limits DEFAULT VALUES;
+
+-- Policies of kinds. A NULL means: the default of the running build (dev.waybill.job.Policy).
+CREATE TABLE waybill.kinds (
+  kind            text PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_.-]{0,63}$'),
+  version         bigint NOT NULL DEFAULT 1,
+  max_attempts    smallint CHECK (max_attempts BETWEEN 1 AND 1000),
+  backoff_base_ms bigint CHECK (backoff_base_ms BETWEEN 0 AND 86400000),
+  backoff_factor  double precision CHECK (backoff_factor BETWEEN 1 AND 100),
+  backoff_cap_ms  bigint CHECK (backoff_cap_ms BETWEEN 0 AND 2592000000),
+  backoff_jitter  boolean,
+  lease_ms        bigint CHECK (lease_ms BETWEEN 1000 AND 86400000),
+  timeout_ms      bigint CHECK (timeout_ms BETWEEN 1 AND 2592000000),
+  retention_ms    bigint CHECK (retention_ms BETWEEN 0 AND 315360000000),
+  paused          boolean NOT NULL DEFAULT false,
+  updated_at      timestamptz NOT NULL DEFAULT now()
+);
+
+-- Live jobs only: scheduled, ready, running. Finished ones leave by one statement (DELETE ... RETURNING into an INSERT).
+CREATE TABLE waybill.jobs (
+  id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  run_at          timestamptz NOT NULL DEFAULT now(),
+  created_at      timestamptz NOT NULL DEFAULT now(),
+  started_at      timestamptz,
+  lease_until     timestamptz,
+  token           uuid,
+  priority        smallint NOT NULL DEFAULT 0,
+  attempt         smallint NOT NULL DEFAULT 0,
+  max_attempts    smallint,
+  crashes         smallint NOT NULL DEFAULT 0,
+  payload_version smallint NOT NULL DEFAULT 1,
+  state           text NOT NULL DEFAULT 'ready',
+  kind            text NOT NULL,
+  tenant          text NOT NULL DEFAULT '',
+  payload         jsonb NOT NULL DEFAULT '{}',
+  dedupe_key      text,
+  tags            text[],
+  traceparent     text,
+  worker          text,
+  last_error      text,
+  progress        jsonb,
+  attempts        jsonb
+) WITH (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_vacuum_insert_threshold = 100000,
+  autovacuum_analyze_scale_factor = 0.1, autovacuum_analyze_threshold = 10000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Exactly the claimable rows, in the order in which a lane (kind, tenant, priority) is served.
+CREATE INDEX jobs_ready ON waybill.jobs (kind, tenant, priority, run_at, id) WHERE state = 'ready';
+-- Waiting for their time: the promoter reads its head.
+CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE state = 'scheduled';
+-- Small: as many entries as there are slots. The reaper and the caps read it whole. No churning column in it.
+CREATE INDEX jobs_running ON waybill.jobs (id) WHERE state = 'running';
+-- One live job for each (kind, key).
+CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, dedupe_key) WHERE dedupe_key IS NOT NULL;
+
+-- Finished jobs: done and cancelled. Partitions by day (UTC) of completion, made ahead and dropped whole. No DEFAULT partition.
+CREATE TABLE waybill.jobs_done (
+  id              bigint NOT NULL,
+  run_at          timestamptz NOT NULL,
+  created_at      timestamptz NOT NULL,
+  started_at      timestamptz,
+  finished_at     timestamptz NOT NULL,
+  priority        smallint NOT NULL,
+  attempt         smallint NOT NULL,
+  max_attempts    smallint,
+  crashes         smallint NOT NULL,
+  payload_version smallint NOT NULL,
+  state           text NOT NULL,
+  kind            text NOT NULL,
+  tenant          text NOT NULL,
+  payload         jsonb NOT NULL,
+  dedupe_key      text,
+  tags            text[],
+  traceparent     text,
+  worker          text,
+  last_error      text,
+  attempts        jsonb,
+  result          jsonb
+) PARTITION BY RANGE (finished_at);
+CREATE INDEX jobs_done_id ON waybill.jobs_done (id);
+
+-- Dead letters: not tried again by themselves.
+CREATE TABLE waybill.jobs_dead (
+  id              bigint PRIMARY KEY,
+  run_at          timestamptz NOT NULL,
+  created_at      timestamptz NOT NULL,
+  started_at      timestamptz,
+  finished_at     timestamptz NOT NULL,
+  priority        smallint NOT NULL,
+  attempt         smallint NOT NULL,
+  max_attempts    smallint,
+  crashes         smallint NOT NULL,
+  payload_version smallint NOT NULL,
+  kind            text NOT NULL,
+  tenant          text NOT NULL,
+  payload         jsonb NOT NULL,
+  dedupe_key      text,
+  tags            text[],
+  traceparent     text,
+  worker          text,
+  last_error      text NOT NULL,
+  attempts        jsonb,
+  fingerprint     text NOT NULL
+);
+CREATE INDEX jobs_dead_group ON waybill.jobs_dead (kind, fingerprint, finished_at);
+
+-- What came and what was purged, in rows that are only ever added, so that nobody waits for a counter:
+-- the audit needs both figures, and neither can be counted later. The folder sums them up from time to time.
+CREATE TABLE waybill.tally (
+  kind text   NOT NULL,
+  what text   NOT NULL CHECK (what IN ('enqueued', 'purged')),
+  n    bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- ---------------------------------------------------------------------------------------------- admission, every door
+
+-- Refuses what must not enter, naming the column. Called only for rows that the trigger's WHEN finds unusual.
+CREATE FUNCTION waybill.admit() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  limits waybill.limits%ROWTYPE;
+  size integer;
+BEGIN
+  IF NEW.kind !~ '^[a-z][a-z0-9_.-]{0,63}$' THEN
+    RAISE EXCEPTION 'kind is not valid' USING ERRCODE = '22023', COLUMN = 'kind',
+      HINT = 'A kind is 1 to 64 characters: a lower-case letter, then lower-case letters, digits, "_", "." or "-".';
+  END IF;
+  IF length(NEW.tenant) > 128 OR NEW.tenant ~ '[[:cntrl:]]' THEN
+    RAISE EXCEPTION 'tenant is not valid' USING ERRCODE = '22023', COLUMN = 'tenant',
+      HINT = 'A tenant is at most 128 characters, without control characters.';
+  END IF;
+  IF length(NEW.dedupe_key) NOT BETWEEN 1 AND 256 THEN
+    RAISE EXCEPTION 'dedupe_key has % characters', length(NEW.dedupe_key) USING ERRCODE = '22023', COLUMN = 'dedupe_key',
+      HINT = 'A dedupe key is 1 to 256 characters.';
+  END IF;
+  IF NEW.max_attempts NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'max_attempts is %', NEW.max_attempts USING ERRCODE = '22023', COLUMN = 'max_attempts',
+      HINT = 'Between 1 and 1000.';
+  END IF;
+  IF NEW.payload_version < 1 THEN
+    RAISE EXCEPTION 'payload_version is %', NEW.payload_version USING ERRCODE = '22023', COLUMN = 'payload_version',
+      HINT = 'Between 1 and 32767.';
+  END IF;
+  IF length(NEW.traceparent) > 128 THEN
+    RAISE EXCEPTION 'traceparent has % characters', length(NEW.traceparent) USING ERRCODE = '22023', COLUMN = 'traceparent',
+      HINT = 'A W3C traceparent; at most 128 characters are kept.';
+  END IF;
+  IF NEW.tags IS NOT NULL AND (cardinality(NEW.tags) > 16 OR array_ndims(NEW.tags) > 1
+      OR EXISTS (SELECT FROM unnest(NEW.tags) tag WHERE tag IS NULL OR length(tag) NOT BETWEEN 1 AND 64)) THEN
+    RAISE EXCEPTION 'tags are not valid' USING ERRCODE = '22023', COLUMN = 'tags',
+      HINT = 'At most 16 tags of 1 to 64 characters.';
+  END IF;
+
+  SELECT * INTO STRICT limits FROM waybill.limits;
+  size := octet_length(NEW.payload::text);
+  IF size > limits.payload_bytes_max THEN
+    RAISE EXCEPTION 'payload has % bytes, more than %', size, limits.payload_bytes_max
+      USING ERRCODE = '22023', COLUMN = 'payload', HINT = 'Store large content elsewhere and enqueue a reference to it.';
+  END IF;
+  IF jsonb_path_exists(NEW.payload, format('$.**{%s}', limits.payload_depth_max)::jsonpath) THEN
+    RAISE EXCEPTION 'payload is nested deeper than %', limits.payload_depth_max
+      USING ERRCODE = '22023', COLUMN = 'payload', HINT = 'Flatten it.';
+  END IF;
+  IF NEW.payload::text ~ '[0-9]{155}[0-9]{154}' AND jsonb_path_exists(NEW.payload,
+      '$.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))') THEN
+    RAISE EXCEPTION 'payload holds a number that no double can hold'
+      USING ERRCODE = '22023', COLUMN = 'payload', HINT = 'Send it as a string.';
+  END IF;
+
+  IF NOT isfinite(NEW.run_at) OR NEW.run_at > now() + limits.run_at_ahead_max OR NEW.run_at < '1970-01-01Z'::timestamptz THEN
+    RAISE EXCEPTION 'run_at is out of range' USING ERRCODE = '22023', COLUMN = 'run_at',
+      HINT = format('Between 1970 and %s ahead of now.', limits.run_at_ahead_max);
+  END IF;
+  IF NEW.state NOT IN ('ready', 'scheduled') OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL THEN
+    RAISE EXCEPTION 'a job cannot be inserted as %', NEW.state USING ERRCODE = '22023', COLUMN = 'state',
+      HINT = 'Leave out state, token and lease_until: a new job is ready or scheduled, as run_at says.';
+  END IF;
+  NEW.state := CASE WHEN NEW.run_at > now() THEN 'scheduled' ELSE 'ready' END;
+  RETURN NEW;
+END $$;
+
+-- The WHEN costs well under a microsecond a row and keeps usual rows out of plpgsql. A CHECK would be paid again by every claim.
+-- 500 bytes of jsonb cannot be nested 64 deep; a number outside of a double's range prints at least 309 digits.
+CREATE TRIGGER jobs_admit BEFORE INSERT ON waybill.jobs FOR EACH ROW
+WHEN (NEW.kind !~ '^[a-z][a-z0-9_.-]{0,63}$'
+  OR NEW.tenant <> '' AND (length(NEW.tenant) > 128 OR NEW.tenant ~ '[[:cntrl:]]')
+  OR NEW.run_at > now() OR NEW.run_at < '1970-01-01 00:00:00+00'
+  OR NEW.state <> 'ready' OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL
+  OR pg_column_size(NEW.payload) > 500 OR octet_length(NEW.payload::text) > 308
+  OR NEW.tags IS NOT NULL OR NEW.max_attempts IS NOT NULL OR NEW.dedupe_key IS NOT NULL
+  OR NEW.payload_version <> 1 OR NEW.traceparent IS NOT NULL)
+EXECUTE FUNCTION waybill.admit();
+
+CREATE FUNCTION waybill.tally_enqueued() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'enqueued', count(*) FROM inserted GROUP BY kind;
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER jobs_tally AFTER INSERT ON waybill.jobs REFERENCING NEW TABLE AS inserted
+FOR EACH STATEMENT EXECUTE FUNCTION waybill.tally_enqueued();
+
+-- ----------------------------------------------------------------------------------------------------- door 1: SQL
+
+-- A number that does not fit its column: refused by name, not with "smallint out of range".
+CREATE FUNCTION waybill.small(field text, value integer) RETURNS smallint
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF value NOT BETWEEN -32768 AND 32767 THEN
+    RAISE EXCEPTION '% is out of range', field USING ERRCODE = '22023', COLUMN = field, HINT = 'Between -32768 and 32767.';
+  END IF;
+  RETURN value::smallint;
+END $$;
+
+CREATE FUNCTION waybill.enqueue(
+  kind text, payload jsonb DEFAULT '{}', tenant text DEFAULT '', priority integer DEFAULT 0,
+  run_at timestamptz DEFAULT NULL, dedupe_key text DEFAULT NULL, max_attempts integer DEFAULT NULL,
+  tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  job bigint;
+BEGIN
+  IF enqueue.kind IS NULL THEN
+    RAISE EXCEPTION 'kind is missing' USING ERRCODE = '22023', COLUMN = 'kind', HINT = 'The kind chooses the handler.';
+  END IF;
+  IF enqueue.priority NOT BETWEEN -32768 AND 32767 OR enqueue.max_attempts NOT BETWEEN -32768 AND 32767
+      OR enqueue.payload_version NOT BETWEEN -32768 AND 32767 THEN
+    PERFORM waybill.small('priority', enqueue.priority), waybill.small('max_attempts', enqueue.max_attempts),
+      waybill.small('payload_version', enqueue.payload_version);
+  END IF;
+  IF enqueue.dedupe_key IS NULL THEN
+    INSERT INTO waybill.jobs (kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+    VALUES (enqueue.kind, coalesce(enqueue.payload, '{}'), coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0),
+      coalesce(enqueue.run_at, now()), enqueue.max_attempts, enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent)
+    RETURNING id INTO job;
+    RETURN job;
+  END IF;
+  -- The job that holds the key may finish between the two statements; then its key is free, and we try again.
+  FOR round IN 1..10 LOOP
+    INSERT INTO waybill.jobs (kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version, traceparent)
+    VALUES (enqueue.kind, coalesce(enqueue.payload, '{}'), coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0),
+      coalesce(enqueue.run_at, now()), enqueue.dedupe_key, enqueue.max_attempts, enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent)
+    ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+    RETURNING id INTO job;
+    IF job IS NOT NULL THEN
+      RETURN job;
+    END IF;
+    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND dedupe_key = enqueue.dedupe_key;
+    IF job IS NOT NULL THEN
+      RETURN job;
+    END IF;
+  END LOOP;
+  RAISE EXCEPTION 'the job that holds this dedupe key could not be read' USING ERRCODE = '40001', COLUMN = 'dedupe_key',
+    HINT = 'Try the transaction again.';
+END $$;
+
+CREATE FUNCTION waybill.enqueue_many(
+  kind text, payloads jsonb[], tenant text DEFAULT '', priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
+  max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL
+) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  IF enqueue_many.kind IS NULL THEN
+    RAISE EXCEPTION 'kind is missing' USING ERRCODE = '22023', COLUMN = 'kind', HINT = 'The kind chooses the handler.';
+  END IF;
+  IF cardinality(payloads) > (SELECT bulk_rows_max FROM waybill.limits) THEN
+    RAISE EXCEPTION '% payloads in one call', cardinality(payloads) USING ERRCODE = '22023', COLUMN = 'payloads',
+      HINT = format('At most %s; call it again in the same transaction.', (SELECT bulk_rows_max FROM waybill.limits));
+  END IF;
+  IF array_position(payloads, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'payloads[%] is NULL', array_position(payloads, NULL) USING ERRCODE = '22023', COLUMN = 'payloads',
+      HINT = 'For a job without content use ''{}''.';
+  END IF;
+  RETURN QUERY
+  INSERT INTO waybill.jobs (kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+  SELECT enqueue_many.kind, p, coalesce(enqueue_many.tenant, ''),
+    waybill.small('priority', coalesce(enqueue_many.priority, 0)), coalesce(enqueue_many.run_at, now()),
+    waybill.small('max_attempts', enqueue_many.max_attempts), enqueue_many.tags,
+    waybill.small('payload_version', coalesce(enqueue_many.payload_version, 1)), enqueue_many.traceparent
+  FROM unnest(payloads) AS p
+  RETURNING id;
+END $$;
+
+-- Cancelling a running job takes its lease away: the holder is told that it lost it, and its handler is interrupted.
+CREATE FUNCTION waybill.cancel(id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  WITH gone AS (
+    DELETE FROM waybill.jobs j WHERE j.id = cancel.id RETURNING j.*
+  )
+  INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
+    payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts)
+  SELECT g.id, g.run_at, g.created_at, g.started_at, now(), g.priority, g.attempt, g.max_attempts, g.crashes,
+    g.payload_version, 'cancelled', g.kind, g.tenant, g.payload, g.dedupe_key, g.tags, g.traceparent, g.worker, g.last_error,
+    CASE WHEN g.state = 'running'
+      THEN waybill.with_attempt(g.attempts, g.attempt, g.worker, g.started_at, 'cancelled', NULL) ELSE g.attempts END
+  FROM gone g;
+  RETURN FOUND;
+END $$;
+
+-- ------------------------------------------------------------------------------------------------- what rooms share
+
+-- Appends one ended attempt to a job's history, which keeps the last 50.
+CREATE FUNCTION waybill.with_attempt(
+  attempts jsonb, attempt smallint, worker text, started_at timestamptz, outcome text, error text
+) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN jsonb_array_length(attempts) >= 50 THEN attempts - 0 ELSE coalesce(attempts, '[]') END
+    || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object('attempt', attempt, 'worker', worker, 'startedAt', started_at,
+      'endedAt', now(), 'outcome', outcome, 'error', left(error, 1000))))
+$$;
+
+-- The same failure has the same fingerprint, whatever ids and numbers its text names.
+CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT left(md5(regexp_replace(lower(left(error, 500)), '[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|0x[0-9a-f]+|[0-9]+', '#', 'g')), 16)
+$$;
+
+-- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once.
+CREATE FUNCTION waybill.make_partitions(days_ahead integer DEFAULT 14) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  day date;
+  name text;
+BEGIN
+  FOR day IN SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + days_ahead, '1 day') d LOOP
+    name := 'jobs_done_' || to_char(day, 'YYYYMMDD');
+    CONTINUE WHEN to_regclass('waybill.' || name) IS NOT NULL;
+    PERFORM pg_advisory_xact_lock(7733810, 1);
+    CONTINUE WHEN to_regclass('waybill.' || name) IS NOT NULL;
+    -- Made apart and attached: PARTITION OF would lock out every settle behind a long reader, ATTACH does not.
+    EXECUTE format('CREATE TABLE waybill.%I (LIKE waybill.jobs_done INCLUDING INDEXES)', name);
+    EXECUTE format('ALTER TABLE waybill.jobs_done ATTACH PARTITION waybill.%I FOR VALUES FROM (%L) TO (%L)',
+      name, day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC');
+    RETURN NEXT name;
+  END LOOP;
+END $$;
+SELECT waybill.make_partitions();
+
+CREATE VIEW waybill.all_jobs AS
+  SELECT id, kind, tenant, priority, CASE WHEN state = 'scheduled' AND run_at <= now() THEN 'ready' ELSE state END AS state,
+    payload, attempt, created_at, run_at, started_at, NULL::timestamptz AS finished_at, worker, last_error,
+    NULL::jsonb AS result, tags, max_attempts, crashes, payload_version, dedupe_key, traceparent, attempts, progress
+  FROM waybill.jobs
+  UNION ALL
+  SELECT id, kind, tenant, priority, state, payload, attempt, created_at, run_at, started_at, finished_at, worker, last_error,
+    result, tags, max_attempts, crashes, payload_version, dedupe_key, traceparent, attempts, NULL
+  FROM waybill.jobs_done
+  UNION ALL
+  SELECT id, kind, tenant, priority, 'dead', payload, attempt, created_at, run_at, started_at, finished_at, worker, last_error,
+    NULL, tags, max_attempts, crashes, payload_version, dedupe_key, traceparent, attempts, NULL
+  FROM waybill.jobs_dead;
+
+-- Guarantees 2 and 6 in one snapshot, on any database at any time: no row says "broken", or something is.
+CREATE FUNCTION waybill.audit() RETURNS TABLE (guarantee text, ok boolean, detail text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH place AS MATERIALIZED (
+    SELECT id, kind, state, 'jobs' AS place FROM waybill.jobs
+    UNION ALL SELECT id, kind, state, tableoid::regclass::text FROM waybill.jobs_done
+    UNION ALL SELECT id, kind, 'dead', 'jobs_dead' FROM waybill.jobs_dead
+  ), counted AS (
+    SELECT kind, count(*) AS present FROM place GROUP BY kind
+  ), tallied AS (
+    SELECT kind, coalesce(sum(n) FILTER (WHERE what = 'enqueued'), 0) AS enqueued,
+      coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged
+    FROM waybill.tally GROUP BY kind
+  )
+  SELECT '2: enqueued = present + purged, kind ' || coalesce(t.kind, c.kind),
+    coalesce(t.enqueued, 0) = coalesce(c.present, 0) + coalesce(t.purged, 0),
+    format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
+  FROM tallied t FULL JOIN counted c ON c.kind = t.kind
+  UNION ALL
+  SELECT '6: each job in one place', false, format('job %s is in %s', id, string_agg(place, ', '))
+  FROM place GROUP BY id HAVING count(*) > 1
+  UNION ALL
+  SELECT '4: attempts within their limit', false, format('job %s: attempt %s of %s', id, attempt, max_attempts)
+  FROM waybill.jobs WHERE attempt > max_attempts
+  UNION ALL
+  SELECT '5: a running job has token, worker and lease, no other has a token', false, format('job %s is %s', id, state)
+  FROM waybill.jobs WHERE (state = 'running') <> (token IS NOT NULL AND worker IS NOT NULL AND lease_until IS NOT NULL)
+$$;
+
+-- ---------------------------------------------------------------------------------------------------------- grants
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA waybill FROM PUBLIC;
+GRANT USAGE ON SCHEMA waybill TO waybill_producer;
+GRANT EXECUTE ON FUNCTION waybill.enqueue(text, jsonb, text, integer, timestamptz, text, integer, text[], integer, text),
+  waybill.enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], integer, text),
+  waybill.cancel(bigint) TO waybill_producer;
