@@ -6,7 +6,10 @@ import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.QuarkusApplication;
+import io.quarkus.runtime.ShutdownDelayInitiatedEvent;
+import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
 import java.sql.SQLException;
 import java.util.Set;
 
@@ -14,6 +17,7 @@ import java.util.Set;
  * The order of things at start and at stop. A wrong setting or a wrong database ends the start with
  * one line.
  */
+@Singleton
 final class Service implements QuarkusApplication {
 
   private final Settings settings;
@@ -55,9 +59,6 @@ final class Service implements QuarkusApplication {
     } catch (SQLException failure) {
       System.err.println("waybill: the database refused the start: " + failure.getMessage());
       return Waybill.EXIT_REFUSED;
-    } finally {
-      stop();
-      Waybill.over();
     }
   }
 
@@ -87,8 +88,13 @@ final class Service implements QuarkusApplication {
     }
   }
 
-  private void stop() throws InterruptedException {
+  /**
+   * Quarkus fires this first of all when it stops, whatever the reason, and waits. HTTP still
+   * answers meanwhile: not ready, so that nobody sends more, while requests under way are served.
+   */
+  void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     maintenance.stop();
     pools.drain();
+    Waybill.over();
   }
 }

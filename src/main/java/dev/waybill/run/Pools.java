@@ -94,7 +94,7 @@ public final class Pools {
   /** Stop claiming; finish within the drain time; give back the rest. */
   public void drain() throws InterruptedException {
     draining = true;
-    if (!started) {
+    if (!started || pools.isEmpty()) {
       return;
     }
     promotion.stop();
