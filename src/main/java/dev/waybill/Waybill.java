@@ -8,10 +8,9 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
+import java.util.Locale;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.eclipse.microprofile.config.Config;
-import org.eclipse.microprofile.config.ConfigProvider;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -42,8 +41,7 @@ public final class Waybill {
 
   private static void chooseDatabase()
       throws EmbeddedDatabase.Refused, DatabaseUrl.Refused, PortTaken {
-    Config config = ConfigProvider.getConfig();
-    String url = config.getOptionalValue("waybill.db.url", String.class).orElse("").strip();
+    String url = setting("waybill.db.url", "");
     if (!url.isEmpty()) {
       DatabaseUrl.parse(url).apply();
       return;
@@ -54,10 +52,8 @@ public final class Waybill {
               + " (the native binary brings no database of its own)");
     }
     refuseTakenPort(
-        config.getOptionalValue("quarkus.http.host", String.class).orElse("127.0.0.1"),
-        config.getOptionalValue("quarkus.http.port", Integer.class).orElse(8080));
-    String directory = config.getOptionalValue("waybill.data", String.class).orElse("data");
-    EmbeddedDatabase database = EmbeddedDatabase.start(Path.of(directory));
+        setting("waybill.http.host", "127.0.0.1"), setting("waybill.http.port", "8080"));
+    EmbeddedDatabase database = EmbeddedDatabase.start(Path.of(setting("waybill.data", "data")));
     Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(database), "embedded-stop"));
     System.setProperty("quarkus.datasource.jdbc.url", database.jdbcUrl());
     System.setProperty("quarkus.datasource.username", database.user());
@@ -65,7 +61,17 @@ public final class Waybill {
     System.setProperty("waybill.embedded.psql", database.psqlCommand());
   }
 
-  /** Somebody else listens there. */
+  /**
+   * The configuration proper is there only when Quarkus has started, and needs to know the database
+   * by then.
+   */
+  private static String setting(String name, String otherwise) {
+    String variable = name.toUpperCase(Locale.ROOT).replace('.', '_');
+    @Nullable String value = System.getProperty(name, System.getenv(variable));
+    return value == null || value.isBlank() ? otherwise : value.strip();
+  }
+
+  /** Nothing can listen there. */
   private static final class PortTaken extends Exception {
     private static final long serialVersionUID = 1L;
 
@@ -78,10 +84,12 @@ public final class Waybill {
    * Before the embedded database starts, so that a second start by mistake says one line and
    * touches nothing.
    */
-  private static void refuseTakenPort(String host, int port) throws PortTaken {
+  private static void refuseTakenPort(String host, String port) throws PortTaken {
     try (var probe = new ServerSocket()) {
       probe.setReuseAddress(true);
-      probe.bind(new InetSocketAddress(host, port));
+      probe.bind(new InetSocketAddress(host, Integer.parseInt(port)));
+    } catch (IllegalArgumentException _) {
+      throw new PortTaken("WAYBILL_HTTP_PORT: '" + port + "' is no port; right would be 8080");
     } catch (IOException _) {
       throw new PortTaken(
           "port " + port + " is taken: stop what listens there, or set WAYBILL_HTTP_PORT");
