@@ -1,6 +1,7 @@
 package dev.waybill;
 
 import dev.waybill.embedded.EmbeddedDatabase;
+import dev.waybill.embedded.Refused;
 import io.quarkus.runtime.ImageMode;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.annotations.QuarkusMain;
@@ -32,15 +33,14 @@ public final class Waybill {
   public static void main(String... args) {
     try {
       chooseDatabase();
-    } catch (EmbeddedDatabase.Refused | DatabaseUrl.Refused | PortTaken refused) {
+    } catch (Refused | DatabaseUrl.Refused | PortTaken refused) {
       System.err.println("waybill: " + refused.getMessage());
       System.exit(EXIT_REFUSED);
     }
     Quarkus.run(Service.class, args);
   }
 
-  private static void chooseDatabase()
-      throws EmbeddedDatabase.Refused, DatabaseUrl.Refused, PortTaken {
+  private static void chooseDatabase() throws Refused, DatabaseUrl.Refused, PortTaken {
     String url = setting("waybill.db.url", "");
     if (!url.isEmpty()) {
       DatabaseUrl.parse(url).apply();
