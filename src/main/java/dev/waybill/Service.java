@@ -12,6 +12,8 @@ import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
 import java.util.Set;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The order of things at start and at stop. A wrong setting or a wrong database ends the start with
@@ -19,6 +21,8 @@ import java.util.Set;
  */
 @Singleton
 final class Service implements QuarkusApplication {
+
+  private static final Logger LOG = Logger.getLogger("waybill");
 
   private final Settings settings;
   private final Schema schema;
@@ -51,6 +55,7 @@ final class Service implements QuarkusApplication {
         return 0;
       }
       start(roles);
+      sayWhereToLook();
       Quarkus.waitForExit();
       return 0;
     } catch (IllegalArgumentException | Schema.Refused refused) {
@@ -85,6 +90,17 @@ final class Service implements QuarkusApplication {
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
+    }
+  }
+
+  private void sayWhereToLook() {
+    String at = "http://" + settings.http().host() + ":" + settings.http().port();
+    LOG.infof(
+        "Waybill is ready: jobs %s/v1/jobs, documents %s/q/openapi, health %s/q/health, metrics %s/q/metrics",
+        at, at, at, at);
+    @Nullable String psql = Waybill.embeddedPsql();
+    if (psql != null) {
+      LOG.infof("embedded PostgreSQL, data in %s: %s", settings.data(), psql);
     }
   }
 

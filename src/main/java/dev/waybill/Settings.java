@@ -2,6 +2,7 @@ package dev.waybill;
 
 import io.smallrye.config.ConfigMapping;
 import io.smallrye.config.WithDefault;
+import java.util.Optional;
 
 /** Settings that concern the whole. */
 @ConfigMapping(prefix = "waybill")
@@ -14,4 +15,39 @@ interface Settings {
   /** {@code WAYBILL_MIGRATE}: start, only or never. */
   @WithDefault("start")
   String migrate();
+
+  /** {@code WAYBILL_DATA}: where the embedded database keeps its data. */
+  @WithDefault("data")
+  String data();
+
+  Db db();
+
+  Http http();
+
+  /** The database; read by {@link Waybill} before Quarkus starts. */
+  interface Db {
+
+    /** {@code WAYBILL_DB_URL}: none means the embedded database. */
+    Optional<String> url();
+
+    Optional<String> user();
+
+    Optional<String> password();
+
+    /** {@code WAYBILL_DB_CONNECTIONS}: at most so many. */
+    @WithDefault("16")
+    int connections();
+  }
+
+  /** Where REST, metrics and health are served. */
+  interface Http {
+
+    /** {@code WAYBILL_HTTP_HOST}. */
+    @WithDefault("127.0.0.1")
+    String host();
+
+    /** {@code WAYBILL_HTTP_PORT}. */
+    @WithDefault("8080")
+    int port();
+  }
 }

@@ -27,6 +27,7 @@ public final class Waybill {
   private static final CountDownLatch OVER = new CountDownLatch(1);
 
   private static volatile boolean serving;
+  private static @Nullable String embeddedPsql;
 
   private Waybill() {}
 
@@ -58,7 +59,7 @@ public final class Waybill {
     System.setProperty("quarkus.datasource.jdbc.url", database.jdbcUrl());
     System.setProperty("quarkus.datasource.username", database.user());
     System.setProperty("quarkus.datasource.password", database.password());
-    System.setProperty("waybill.embedded.psql", database.psqlCommand());
+    embeddedPsql = database.psqlCommand();
   }
 
   /**
@@ -117,6 +118,6 @@ public final class Waybill {
   }
 
   static @Nullable String embeddedPsql() {
-    return System.getProperty("waybill.embedded.psql");
+    return embeddedPsql;
   }
 }

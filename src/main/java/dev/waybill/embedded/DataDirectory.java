@@ -61,7 +61,7 @@ final class DataDirectory implements AutoCloseable {
       throw new Refused(
           "the data directory "
               + wanted.toAbsolutePath()
-              + " is no directory: move that file away, or choose another directory",
+              + " is no directory: move that file away, or set WAYBILL_DATA to another one",
           e);
     }
   }
@@ -97,7 +97,7 @@ final class DataDirectory implements AutoCloseable {
             + path
             + " is in use by another Waybill"
             + (holder.isEmpty() ? "" : " (process " + holder + ")")
-            + ": stop that one first, or start in another directory");
+            + ": stop that one first, or set WAYBILL_DATA to another one");
   }
 
   /** Hidden files and a file system's own are nobody's data. */
@@ -114,8 +114,8 @@ final class DataDirectory implements AutoCloseable {
         throw new Refused(
             "the directory "
                 + path
-                + " holds files that are not Waybill's: move them away, or start in another"
-                + " directory");
+                + " holds files that are not Waybill's: move them away, or set WAYBILL_DATA to"
+                + " another one");
       }
     }
   }
@@ -166,8 +166,8 @@ final class DataDirectory implements AutoCloseable {
               + found
               + " and this Waybill brings "
               + Binaries.MAJOR
-              + ": start the Waybill that made it and take a pg_dump along, or start in another"
-              + " directory");
+              + ": start the Waybill that made it and take a pg_dump along, or set WAYBILL_DATA to"
+              + " another one");
     }
   }
 

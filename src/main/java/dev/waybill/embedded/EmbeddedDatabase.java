@@ -79,7 +79,7 @@ public final class EmbeddedDatabase implements AutoCloseable {
       var postmaster = Postmaster.start(data, command(cluster, port, settings));
       if (postmaster.awaitReady(data)) {
         data.rememberPort(port);
-        LOG.infof("embedded PostgreSQL is ready directory=%s port=%d", data.path(), port);
+        LOG.debugf("embedded PostgreSQL is ready directory=%s port=%d", data.path(), port);
         return new EmbeddedDatabase(data, postmaster, port, data.password());
       }
       printed = ServerLog.ofLastStart(data);

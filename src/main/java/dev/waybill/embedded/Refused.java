@@ -37,7 +37,7 @@ public final class Refused extends Exception {
       return new Refused(
           "cannot write to the data directory "
               + directory
-              + ": let the current user write there, or set WAYBILL_DB_URL ("
+              + ": let the current user write there, or set WAYBILL_DATA to another one ("
               + said
               + ")",
           cause);
