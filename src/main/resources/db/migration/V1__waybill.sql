@@ -54,6 +54,7 @@ CREATE TABLE waybill.jobs (
   max_attempts    smallint,
   crashes         smallint NOT NULL DEFAULT 0,
   payload_version smallint NOT NULL DEFAULT 1,
+  admitted        boolean NOT NULL DEFAULT false,
   state           text NOT NULL DEFAULT 'ready',
   kind            text NOT NULL,
   tenant          text NOT NULL DEFAULT '',
@@ -143,104 +144,132 @@ CREATE TABLE waybill.tally (
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
 
--- Refuses what must not enter, naming the column. Called only for rows that the trigger's WHEN finds unusual.
-CREATE FUNCTION waybill.admit() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The checks of every door. They name the column at fault and say what would be right. Not CHECK constraints: those are paid again by
+-- every claim. Not one big WHEN of a trigger either: PostgreSQL reads such an expression anew for each statement, 20 us a job.
+-- Called with the caller's fixed search_path.
+CREATE FUNCTION waybill.check_job(
+  kind text, tenant text, priority integer, run_at timestamptz, dedupe_key text, max_attempts integer, tags text[],
+  payload_version integer, traceparent text
+) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  limits waybill.limits%ROWTYPE;
-  size integer;
+  ahead interval;
 BEGIN
-  IF NEW.kind !~ '^[a-z][a-z0-9_.-]{0,63}$' THEN
-    RAISE EXCEPTION 'kind is not valid' USING ERRCODE = '22023', COLUMN = 'kind',
+  IF kind IS NULL OR kind !~ '^[a-z][a-z0-9_.-]{0,63}$' THEN
+    RAISE EXCEPTION 'kind is missing or not valid' USING ERRCODE = '22023', COLUMN = 'kind',
       HINT = 'A kind is 1 to 64 characters: a lower-case letter, then lower-case letters, digits, "_", "." or "-".';
   END IF;
-  IF length(NEW.tenant) > 128 OR NEW.tenant ~ '[[:cntrl:]]' THEN
+  IF tenant <> '' AND (length(tenant) > 128 OR tenant ~ '[[:cntrl:]]') THEN
     RAISE EXCEPTION 'tenant is not valid' USING ERRCODE = '22023', COLUMN = 'tenant',
       HINT = 'A tenant is at most 128 characters, without control characters.';
   END IF;
-  IF length(NEW.dedupe_key) NOT BETWEEN 1 AND 256 THEN
-    RAISE EXCEPTION 'dedupe_key has % characters', length(NEW.dedupe_key) USING ERRCODE = '22023', COLUMN = 'dedupe_key',
+  IF priority NOT BETWEEN -32768 AND 32767 THEN
+    RAISE EXCEPTION 'priority is out of range' USING ERRCODE = '22023', COLUMN = 'priority', HINT = 'Between -32768 and 32767.';
+  END IF;
+  IF run_at IS NOT NULL AND (run_at > now() OR run_at < '1970-01-01Z') THEN
+    SELECT l.run_at_ahead_max INTO STRICT ahead FROM waybill.limits l;
+    IF NOT isfinite(run_at) OR run_at > now() + ahead OR run_at < '1970-01-01Z' THEN
+      RAISE EXCEPTION 'run_at is out of range' USING ERRCODE = '22023', COLUMN = 'run_at',
+        HINT = format('Between 1970 and %s ahead of now.', ahead);
+    END IF;
+  END IF;
+  IF length(dedupe_key) NOT BETWEEN 1 AND 256 THEN
+    RAISE EXCEPTION 'dedupe_key has % characters', length(dedupe_key) USING ERRCODE = '22023', COLUMN = 'dedupe_key',
       HINT = 'A dedupe key is 1 to 256 characters.';
   END IF;
-  IF NEW.max_attempts NOT BETWEEN 1 AND 1000 THEN
-    RAISE EXCEPTION 'max_attempts is %', NEW.max_attempts USING ERRCODE = '22023', COLUMN = 'max_attempts',
-      HINT = 'Between 1 and 1000.';
+  IF max_attempts NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'max_attempts is %', max_attempts USING ERRCODE = '22023', COLUMN = 'max_attempts', HINT = 'Between 1 and 1000.';
   END IF;
-  IF NEW.payload_version < 1 THEN
-    RAISE EXCEPTION 'payload_version is %', NEW.payload_version USING ERRCODE = '22023', COLUMN = 'payload_version',
+  IF tags IS NOT NULL AND (cardinality(tags) > 16 OR array_ndims(tags) > 1
+      OR EXISTS (SELECT FROM unnest(tags) tag WHERE tag IS NULL OR length(tag) NOT BETWEEN 1 AND 64)) THEN
+    RAISE EXCEPTION 'tags are not valid' USING ERRCODE = '22023', COLUMN = 'tags', HINT = 'At most 16 tags of 1 to 64 characters.';
+  END IF;
+  IF payload_version NOT BETWEEN 1 AND 32767 THEN
+    RAISE EXCEPTION 'payload_version is %', payload_version USING ERRCODE = '22023', COLUMN = 'payload_version',
       HINT = 'Between 1 and 32767.';
   END IF;
-  IF length(NEW.traceparent) > 128 THEN
-    RAISE EXCEPTION 'traceparent has % characters', length(NEW.traceparent) USING ERRCODE = '22023', COLUMN = 'traceparent',
+  IF length(traceparent) > 128 THEN
+    RAISE EXCEPTION 'traceparent has % characters', length(traceparent) USING ERRCODE = '22023', COLUMN = 'traceparent',
       HINT = 'A W3C traceparent; at most 128 characters are kept.';
   END IF;
-  IF NEW.tags IS NOT NULL AND (cardinality(NEW.tags) > 16 OR array_ndims(NEW.tags) > 1
-      OR EXISTS (SELECT FROM unnest(NEW.tags) tag WHERE tag IS NULL OR length(tag) NOT BETWEEN 1 AND 64)) THEN
-    RAISE EXCEPTION 'tags are not valid' USING ERRCODE = '22023', COLUMN = 'tags',
-      HINT = 'At most 16 tags of 1 to 64 characters.';
-  END IF;
+END $$;
 
+-- What a small payload cannot be is not looked for in it: 500 bytes of jsonb are never nested 64 deep, and a number outside of a double's
+-- range prints at least 309 digits.
+CREATE FUNCTION waybill.check_payload(payload jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  limits waybill.limits%ROWTYPE;
+  size integer := octet_length(payload::text);
+BEGIN
+  IF size <= 308 AND pg_column_size(payload) <= 500 THEN
+    RETURN;
+  END IF;
   SELECT * INTO STRICT limits FROM waybill.limits;
-  size := octet_length(NEW.payload::text);
   IF size > limits.payload_bytes_max THEN
     RAISE EXCEPTION 'payload has % bytes, more than %', size, limits.payload_bytes_max
       USING ERRCODE = '22023', COLUMN = 'payload', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  IF jsonb_path_exists(NEW.payload, format('$.**{%s}', limits.payload_depth_max)::jsonpath) THEN
+  IF jsonb_path_exists(payload, format('$.**{%s}', limits.payload_depth_max)::jsonpath) THEN
     RAISE EXCEPTION 'payload is nested deeper than %', limits.payload_depth_max
       USING ERRCODE = '22023', COLUMN = 'payload', HINT = 'Flatten it.';
   END IF;
-  IF NEW.payload::text ~ '[0-9]{155}[0-9]{154}' AND jsonb_path_exists(NEW.payload,
+  IF payload::text ~ '[0-9]{155}[0-9]{154}' AND jsonb_path_exists(payload,
       '$.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))') THEN
     RAISE EXCEPTION 'payload holds a number that no double can hold'
       USING ERRCODE = '22023', COLUMN = 'payload', HINT = 'Send it as a string.';
   END IF;
+END $$;
 
-  IF NOT isfinite(NEW.run_at) OR NEW.run_at > now() + limits.run_at_ahead_max OR NEW.run_at < '1970-01-01Z'::timestamptz THEN
-    RAISE EXCEPTION 'run_at is out of range' USING ERRCODE = '22023', COLUMN = 'run_at',
-      HINT = format('Between 1970 and %s ahead of now.', limits.run_at_ahead_max);
-  END IF;
-  IF NEW.state NOT IN ('ready', 'scheduled') OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL THEN
-    RAISE EXCEPTION 'a job cannot be inserted as %', NEW.state USING ERRCODE = '22023', COLUMN = 'state',
-      HINT = 'Leave out state, token and lease_until: a new job is ready or scheduled, as run_at says.';
+-- For rows that come by a plain INSERT; the functions below have checked theirs (and say so in the column admitted).
+CREATE FUNCTION waybill.admit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM waybill.check_job(NEW.kind, NEW.tenant, NEW.priority, NEW.run_at, NEW.dedupe_key, NEW.max_attempts, NEW.tags,
+    NEW.payload_version, NEW.traceparent);
+  PERFORM waybill.check_payload(NEW.payload);
+  IF NEW.state NOT IN ('ready', 'scheduled') OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL OR NEW.attempt <> 0 THEN
+    RAISE EXCEPTION 'a job cannot be inserted as %, attempt %', NEW.state, NEW.attempt USING ERRCODE = '22023', COLUMN = 'state',
+      HINT = 'Leave out state, attempt, token and lease_until: a new job is ready or scheduled, as run_at says.';
   END IF;
   NEW.state := CASE WHEN NEW.run_at > now() THEN 'scheduled' ELSE 'ready' END;
   RETURN NEW;
 END $$;
 
--- The WHEN costs well under a microsecond a row and keeps usual rows out of plpgsql. A CHECK would be paid again by every claim.
--- 500 bytes of jsonb cannot be nested 64 deep; a number outside of a double's range prints at least 309 digits.
 CREATE TRIGGER jobs_admit BEFORE INSERT ON waybill.jobs FOR EACH ROW
-WHEN (NEW.kind !~ '^[a-z][a-z0-9_.-]{0,63}$'
-  OR NEW.tenant <> '' AND (length(NEW.tenant) > 128 OR NEW.tenant ~ '[[:cntrl:]]')
-  OR NEW.run_at > now() OR NEW.run_at < '1970-01-01 00:00:00+00'
-  OR NEW.state <> 'ready' OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL
-  OR pg_column_size(NEW.payload) > 500 OR octet_length(NEW.payload::text) > 308
-  OR NEW.tags IS NOT NULL OR NEW.max_attempts IS NOT NULL OR NEW.dedupe_key IS NOT NULL
-  OR NEW.payload_version <> 1 OR NEW.traceparent IS NOT NULL)
-EXECUTE FUNCTION waybill.admit();
+WHEN (NOT NEW.admitted) EXECUTE FUNCTION waybill.admit();
 
-CREATE FUNCTION waybill.tally_enqueued() RETURNS trigger
+-- Who waits for work: a pool that has been idle for a while arms the rows of its kinds. Enqueueing disarms and notifies, so there is one
+-- NOTIFY for each time that somebody fell idle, not one for each job: NOTIFY takes a lock that serialises commits.
+-- Unlogged: after a crash it is empty, and polling is the truth anyway.
+CREATE UNLOGGED TABLE waybill.waiting (
+  kind  text PRIMARY KEY,
+  armed boolean NOT NULL
+) WITH (fillfactor = 20);
+
+-- Jobs came: count them, and wake those who wait for their kind. SKIP LOCKED: if another producer is about to wake them, that is enough.
+CREATE FUNCTION waybill.came(kind text, jobs bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
+  IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = came.kind AND w.armed) THEN
+    UPDATE waybill.waiting w SET armed = false
+    WHERE w.kind = (SELECT a.kind FROM waybill.waiting a WHERE a.kind = came.kind AND a.armed FOR UPDATE SKIP LOCKED);
+    IF FOUND THEN
+      PERFORM pg_notify('waybill', came.kind);
+    END IF;
+  END IF;
+END $$;
+
+-- For rows that come by a plain INSERT; the functions below call came() themselves, once a call.
+CREATE FUNCTION waybill.came_plainly() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'enqueued', count(*) FROM inserted GROUP BY kind;
+  PERFORM waybill.came(NEW.kind, 1);
   RETURN NULL;
 END $$;
 
-CREATE TRIGGER jobs_tally AFTER INSERT ON waybill.jobs REFERENCING NEW TABLE AS inserted
-FOR EACH STATEMENT EXECUTE FUNCTION waybill.tally_enqueued();
+CREATE TRIGGER jobs_came AFTER INSERT ON waybill.jobs FOR EACH ROW
+WHEN (NOT NEW.admitted) EXECUTE FUNCTION waybill.came_plainly();
 
 -- ----------------------------------------------------------------------------------------------------- door 1: SQL
-
--- A number that does not fit its column: refused by name, not with "smallint out of range".
-CREATE FUNCTION waybill.small(field text, value integer) RETURNS smallint
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF value NOT BETWEEN -32768 AND 32767 THEN
-    RAISE EXCEPTION '% is out of range', field USING ERRCODE = '22023', COLUMN = field, HINT = 'Between -32768 and 32767.';
-  END IF;
-  RETURN value::smallint;
-END $$;
 
 CREATE FUNCTION waybill.enqueue(
   kind text, payload jsonb DEFAULT '{}', tenant text DEFAULT '', priority integer DEFAULT 0,
@@ -252,29 +281,28 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   job bigint;
 BEGIN
-  IF enqueue.kind IS NULL THEN
-    RAISE EXCEPTION 'kind is missing' USING ERRCODE = '22023', COLUMN = 'kind', HINT = 'The kind chooses the handler.';
-  END IF;
-  IF enqueue.priority NOT BETWEEN -32768 AND 32767 OR enqueue.max_attempts NOT BETWEEN -32768 AND 32767
-      OR enqueue.payload_version NOT BETWEEN -32768 AND 32767 THEN
-    PERFORM waybill.small('priority', enqueue.priority), waybill.small('max_attempts', enqueue.max_attempts),
-      waybill.small('payload_version', enqueue.payload_version);
-  END IF;
-  IF enqueue.dedupe_key IS NULL THEN
-    INSERT INTO waybill.jobs (kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-    VALUES (enqueue.kind, coalesce(enqueue.payload, '{}'), coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0),
-      coalesce(enqueue.run_at, now()), enqueue.max_attempts, enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent)
-    RETURNING id INTO job;
-    RETURN job;
-  END IF;
-  -- The job that holds the key may finish between the two statements; then its key is free, and we try again.
+  PERFORM waybill.check_job(enqueue.kind, enqueue.tenant, enqueue.priority, enqueue.run_at, enqueue.dedupe_key,
+    enqueue.max_attempts, enqueue.tags, enqueue.payload_version, enqueue.traceparent);
+  PERFORM waybill.check_payload(enqueue.payload);
+  -- The job that holds a dedupe key may finish between the two statements; then its key is free, and we try again.
   FOR round IN 1..10 LOOP
-    INSERT INTO waybill.jobs (kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version, traceparent)
-    VALUES (enqueue.kind, coalesce(enqueue.payload, '{}'), coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0),
-      coalesce(enqueue.run_at, now()), enqueue.dedupe_key, enqueue.max_attempts, enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent)
-    ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
-    RETURNING id INTO job;
+    IF enqueue.dedupe_key IS NULL THEN
+      INSERT INTO waybill.jobs (admitted, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+      VALUES (true, CASE WHEN enqueue.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue.kind, coalesce(enqueue.payload, '{}'),
+        coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0), coalesce(enqueue.run_at, now()), enqueue.max_attempts,
+        enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent)
+      RETURNING id INTO job;
+    ELSE
+      INSERT INTO waybill.jobs (admitted, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent,
+        dedupe_key)
+      VALUES (true, CASE WHEN enqueue.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue.kind, coalesce(enqueue.payload, '{}'),
+        coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0), coalesce(enqueue.run_at, now()), enqueue.max_attempts,
+        enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent, enqueue.dedupe_key)
+      ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+      RETURNING id INTO job;
+    END IF;
     IF job IS NOT NULL THEN
+      PERFORM waybill.came(enqueue.kind, 1);
       RETURN job;
     END IF;
     SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND dedupe_key = enqueue.dedupe_key;
@@ -293,9 +321,8 @@ CREATE FUNCTION waybill.enqueue_many(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-  IF enqueue_many.kind IS NULL THEN
-    RAISE EXCEPTION 'kind is missing' USING ERRCODE = '22023', COLUMN = 'kind', HINT = 'The kind chooses the handler.';
-  END IF;
+  PERFORM waybill.check_job(enqueue_many.kind, enqueue_many.tenant, enqueue_many.priority, enqueue_many.run_at, NULL,
+    enqueue_many.max_attempts, enqueue_many.tags, enqueue_many.payload_version, enqueue_many.traceparent);
   IF cardinality(payloads) > (SELECT bulk_rows_max FROM waybill.limits) THEN
     RAISE EXCEPTION '% payloads in one call', cardinality(payloads) USING ERRCODE = '22023', COLUMN = 'payloads',
       HINT = format('At most %s; call it again in the same transaction.', (SELECT bulk_rows_max FROM waybill.limits));
@@ -304,14 +331,17 @@ BEGIN
     RAISE EXCEPTION 'payloads[%] is NULL', array_position(payloads, NULL) USING ERRCODE = '22023', COLUMN = 'payloads',
       HINT = 'For a job without content use ''{}''.';
   END IF;
+  PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
   RETURN QUERY
-  INSERT INTO waybill.jobs (kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT enqueue_many.kind, p, coalesce(enqueue_many.tenant, ''),
-    waybill.small('priority', coalesce(enqueue_many.priority, 0)), coalesce(enqueue_many.run_at, now()),
-    waybill.small('max_attempts', enqueue_many.max_attempts), enqueue_many.tags,
-    waybill.small('payload_version', coalesce(enqueue_many.payload_version, 1)), enqueue_many.traceparent
+  INSERT INTO waybill.jobs (admitted, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+  SELECT true, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p,
+    coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
+    enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
   FROM unnest(payloads) AS p
   RETURNING id;
+  IF FOUND THEN
+    PERFORM waybill.came(enqueue_many.kind, cardinality(payloads));
+  END IF;
 END $$;
 
 -- Cancelling a running job takes its lease away: the holder is told that it lost it, and its handler is interrupted.
