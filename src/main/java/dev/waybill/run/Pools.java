@@ -5,6 +5,8 @@ import dev.waybill.claim.Leases;
 import dev.waybill.claim.Promoter;
 import dev.waybill.db.Database;
 import dev.waybill.job.Outcome;
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
@@ -34,6 +36,7 @@ public final class Pools {
   private final Promotion promotion;
   private volatile boolean draining;
   private volatile boolean started;
+  private volatile boolean policiesFailing;
 
   @Inject
   Pools(Database database, PoolParts parts, RunSettings settings, WorkerName worker) {
@@ -66,6 +69,23 @@ public final class Pools {
     promotion.start();
     pools.forEach(Pool::start);
     started = true;
+  }
+
+  /** How soon a changed policy is heeded here. */
+  @Scheduled(every = "2s", concurrentExecution = ConcurrentExecution.SKIP)
+  void refreshPolicies() {
+    if (!started || draining) {
+      return;
+    }
+    try {
+      parts.policies().refresh();
+      policiesFailing = false;
+    } catch (SQLException failure) {
+      if (!policiesFailing) {
+        LOG.errorf("policies not read, going on as before sqlstate=%s", failure.getSQLState());
+      }
+      policiesFailing = true;
+    }
   }
 
   /** Kinds without a handler in this build are never claimed, whatever the setting says. */
