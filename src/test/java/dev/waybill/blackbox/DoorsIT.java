@@ -135,7 +135,8 @@ final class DoorsIT {
     Awaitility.await("all done")
         .atMost(PATIENCE)
         .until(() ->
-            database.number("SELECT count(*) FROM waybill.jobs_done WHERE payload ? 'many'")
+            database.number(
+                    "SELECT count(*) FROM waybill.jobs_done WHERE jsonb_exists(payload, 'many')")
                 == 2_000);
   }
 
