@@ -36,6 +36,7 @@ public final class Pools {
   private final Promotion promotion;
   private volatile boolean draining;
   private volatile boolean started;
+  private volatile boolean heeding;
   private volatile boolean policiesFailing;
 
   @Inject
@@ -71,10 +72,18 @@ public final class Pools {
     started = true;
   }
 
+  /**
+   * After {@link #start}, if that is called at all: a pod that does not work heeds policies too.
+   */
+  public void heedPolicies() throws SQLException {
+    parts.policies().refresh();
+    heeding = true;
+  }
+
   /** How soon a changed policy is heeded here. */
   @Scheduled(every = "2s", concurrentExecution = ConcurrentExecution.SKIP)
   void refreshPolicies() {
-    if (!started || draining) {
+    if (!heeding || draining) {
       return;
     }
     try {
@@ -154,11 +163,17 @@ public final class Pools {
             && pools.stream().allMatch(pool -> pool.pulse().turnsWithin(WEDGED_AFTER)));
   }
 
-  /** Every pool could claim lately, and the service is not going down. */
+  /**
+   * Every pool could claim lately, and the service is not going down. A pod that does not work is
+   * ready when it could reach the database lately.
+   */
   public boolean ready() {
+    if (draining) {
+      return false;
+    }
     return started
-        && !draining
-        && pools.stream().allMatch(pool -> pool.pulse().claimsWithin(CLAIMED_WITHIN));
+        ? pools.stream().allMatch(pool -> pool.pulse().claimsWithin(CLAIMED_WITHIN))
+        : heeding && parts.policies().readWithin(CLAIMED_WITHIN);
   }
 
   public boolean draining() {

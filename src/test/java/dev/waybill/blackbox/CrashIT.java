@@ -139,7 +139,7 @@ final class CrashIT {
   void a_long_job_keeps_its_lease_while_its_holder_lives() throws Exception {
     database.policy("sleep", "lease_ms = 1000");
     ServiceProcess process = service().startReady();
-    List<Long> ids = database.enqueueMany("sleep", "{\"ms\": 8000}", 20);
+    List<Long> ids = database.enqueueMany("sleep", "{\"ms\": 7000}", 20);
     Invariants.check(database, EnqueueLog.of(ids));
     assertEquals(0, database.number("SELECT sum(crashes) FROM waybill.all_jobs"));
     assertEquals(0, process.rest().metric("waybill_lease_lost_total"));

@@ -443,7 +443,9 @@ final class DoorsIT {
     long before = database.number("SELECT count(*) FROM waybill.all_jobs");
     assertAll(badBodies().map(bad -> () -> assertProblem(post(bad), 400, bad.field())));
     assertProblem(
-        rest.post("/v1/jobs", "{\"kind\": \"ä\"}".getBytes(StandardCharsets.ISO_8859_1)), 400, "");
+        rest.post("/v1/jobs", "{\"kind\": \"ä\"}".getBytes(StandardCharsets.ISO_8859_1)),
+        400,
+        "kind");
     assertEquals(before, database.number("SELECT count(*) FROM waybill.all_jobs"));
     assertGoesOn();
   }

@@ -110,6 +110,7 @@ final class TestPostgres implements AutoCloseable {
     Awaitility.await("the postmaster is gone")
         .atMost(Duration.ofSeconds(30))
         .until(() -> postmaster.map(p -> !p.isAlive()).orElse(true));
+    server.close(); // Only its lock on the data directory is left to be given back.
   }
 
   void startAgain() {
