@@ -32,17 +32,26 @@ record DatabaseUrl(String jdbc, @Nullable String user, @Nullable String password
     try {
       var uri = new URI(url);
       String query = uri.getRawQuery() == null ? "" : "?" + uri.getRawQuery();
-      String port = uri.getPort() < 0 ? "" : ":" + uri.getPort();
-      String jdbc = "jdbc:postgresql://" + uri.getHost() + port + uri.getRawPath() + query;
-      String[] who =
-          uri.getRawUserInfo() == null ? new String[0] : uri.getRawUserInfo().split(":", 2);
+      // Taken apart by hand: URI knows no host with an underscore in it, and no list of hosts.
+      String[] authority = String.valueOf(uri.getRawAuthority()).split("@", -1);
+      if (uri.getRawAuthority() == null || authority.length > 2) {
+        throw unreadable();
+      }
+      String[] who = authority.length == 2 ? authority[0].split(":", 2) : new String[0];
       return new DatabaseUrl(
-          jdbc, who.length > 0 ? decode(who[0]) : null, who.length > 1 ? decode(who[1]) : null);
+          "jdbc:postgresql://" + authority[authority.length - 1] + uri.getRawPath() + query,
+          who.length > 0 ? decode(who[0]) : null,
+          who.length > 1 ? decode(who[1]) : null);
     } catch (URISyntaxException _) {
       // Its message would quote the password.
-      throw new Refused(
-          "WAYBILL_DB_URL cannot be read; characters such as @ : / in the password are written %40 %3A %2F");
+      throw unreadable();
     }
+  }
+
+  private static Refused unreadable() {
+    return new Refused(
+        "WAYBILL_DB_URL cannot be read; right would be postgresql://user:password@host:5432/database,"
+            + " with characters such as @ : / in the password written %40 %3A %2F");
   }
 
   /** System properties outrank the settings file, where Quarkus looks for them. */

@@ -91,6 +91,7 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.WORKER)) {
       pools.start();
     }
+    pools.heedPolicies();
   }
 
   private void sayWhereToLook() {

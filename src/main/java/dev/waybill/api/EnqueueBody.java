@@ -1,7 +1,6 @@
 package dev.waybill.api;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.time.OffsetDateTime;
 import java.util.List;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.jspecify.annotations.Nullable;
@@ -16,7 +15,7 @@ public record EnqueueBody(
         @Nullable JsonNode payload,
     @Schema(description = "Whose job it is; default ''") @Nullable String tenant,
     @Schema(description = "Smaller goes first; default 0") @Nullable Integer priority,
-    @Schema(description = "Not before this time") @Nullable OffsetDateTime runAt,
+    @Schema(format = "date-time", description = "Not before this time") @Nullable String runAt,
     @Schema(description = "Instead of runAt: an ISO 8601 duration, or seconds", examples = "PT5M")
         @Nullable JsonNode delay,
     @Schema(description = "At most one live job of a kind has this key") @Nullable String dedupeKey,

@@ -1,5 +1,6 @@
 package dev.waybill.api;
 
+import com.fasterxml.jackson.core.JsonParseException;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.core.StreamReadFeature;
@@ -12,11 +13,13 @@ import com.fasterxml.jackson.databind.cfg.CoercionAction;
 import com.fasterxml.jackson.databind.cfg.CoercionInputShape;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.type.LogicalType;
-import com.fasterxml.jackson.datatype.jsr310.JavaTimeModule;
 import dev.waybill.enqueue.NewJob;
+import dev.waybill.job.JsonText;
 import jakarta.inject.Singleton;
 import java.time.DateTimeException;
 import java.time.Duration;
+import java.time.OffsetDateTime;
+import java.time.format.DateTimeParseException;
 import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -30,15 +33,16 @@ final class Requests {
 
   private static final int DEPTH_MAX = 70;
 
+  /** PostgreSQL's numeric keeps no more digits after the point. */
+  private static final int SCALE_MAX = 16_383;
+
   private final ObjectMapper mapper =
       JsonMapper.builder()
-          .addModule(new JavaTimeModule())
           .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
           .enable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES)
           .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
           .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
           .disable(DeserializationFeature.ACCEPT_FLOAT_AS_INT)
-          .disable(DeserializationFeature.ADJUST_DATES_TO_CONTEXT_TIME_ZONE)
           .disable(MapperFeature.ALLOW_COERCION_OF_SCALARS)
           .withCoercionConfig(
               LogicalType.Textual,
@@ -46,9 +50,6 @@ final class Requests {
                   c.setCoercion(CoercionInputShape.Integer, CoercionAction.Fail)
                       .setCoercion(CoercionInputShape.Float, CoercionAction.Fail)
                       .setCoercion(CoercionInputShape.Boolean, CoercionAction.Fail))
-          .withCoercionConfig(
-              LogicalType.DateTime,
-              c -> c.setCoercion(CoercionInputShape.Integer, CoercionAction.Fail))
           .build();
 
   Requests() {
@@ -71,7 +72,7 @@ final class Requests {
         payload(read.payload()),
         storable("tenant", Objects.requireNonNullElse(read.tenant(), "")),
         Objects.requireNonNullElse(read.priority(), 0),
-        read.runAt(),
+        runAt(read.runAt()),
         delay(read.delay()),
         read.dedupeKey() == null ? null : storable("dedupeKey", read.dedupeKey()),
         read.maxAttempts(),
@@ -93,6 +94,12 @@ final class Requests {
           : Problem.invalid(
               path(mismatch), "It has the wrong type or format, or is no field of this request.");
     } catch (JsonProcessingException unreadable) {
+      if (unreadable instanceof JsonParseException twice
+          && String.valueOf(twice.getOriginalMessage()).startsWith("Duplicate")) {
+        throw Problem.invalid(
+            String.valueOf(twice.getProcessor().getParsingContext().getCurrentName()),
+            "It is there twice.");
+      }
       var at = unreadable.getLocation();
       throw Problem.malformed(
           at == null
@@ -111,11 +118,48 @@ final class Requests {
     if (payload == null || payload.isMissingNode()) {
       return "{}";
     }
+    if (!numbersFit(payload)) {
+      throw Problem.invalid(
+          "payload", "It holds a number that no double can hold; send it as a string.");
+    }
     try {
-      return storable("payload", mapper.writeValueAsString(payload));
+      String json = storable("payload", mapper.writeValueAsString(payload));
+      if (JsonText.holdsNul(json)) {
+        throw Problem.invalid("payload", "It holds U+0000.");
+      }
+      return json;
     } catch (JsonProcessingException _) {
       throw Problem.invalid("payload", "It cannot be written as JSON.");
     }
+  }
+
+  /** What jsonb would refuse without a word about where: see numeric's limits. */
+  private static boolean numbersFit(JsonNode node) {
+    if (node.isBigDecimal() || node.isBigInteger()) {
+      return Double.isFinite(node.doubleValue()) && node.decimalValue().scale() <= SCALE_MAX;
+    }
+    for (JsonNode child : node) {
+      if (!numbersFit(child)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private static @Nullable OffsetDateTime runAt(@Nullable String runAt) {
+    if (runAt == null) {
+      return null;
+    }
+    try {
+      OffsetDateTime read = OffsetDateTime.parse(runAt);
+      if (read.getYear() >= 0 && read.getYear() <= 9999) {
+        return read;
+      }
+    } catch (DateTimeParseException _) {
+      // Said below.
+    }
+    throw Problem.invalid(
+        "runAt", "A date and time with its offset, such as 2030-01-31T08:00:00Z.");
   }
 
   private static List<String> tags(@Nullable List<@Nullable String> tags) {
@@ -165,9 +209,6 @@ final class Requests {
       } else if (Character.isSurrogate(c) || c == 0) {
         throw Problem.invalid(field, "It holds U+0000 or half of a surrogate pair.");
       }
-    }
-    if (text.contains("\\u0000")) {
-      throw Problem.invalid(field, "It holds U+0000.");
     }
     return text;
   }

@@ -33,6 +33,8 @@ public final class Policies {
 
   private final Database database;
   private volatile Map<String, Policy> known = Map.of();
+  private volatile boolean everRead;
+  private volatile long readNanos;
 
   public Policies(Database database) {
     this.database = database;
@@ -75,6 +77,13 @@ public final class Policies {
           }
           return Map.copyOf(read);
         });
+    readNanos = System.nanoTime();
+    everRead = true;
+  }
+
+  /** Whether the database could be read lately. */
+  public boolean readWithin(Duration limit) {
+    return everRead && System.nanoTime() - readNanos <= limit.toNanos();
   }
 
   private static Policy policy(ResultSet row) throws SQLException {

@@ -5,6 +5,8 @@ import dev.waybill.claim.Leases;
 import dev.waybill.claim.Promoter;
 import dev.waybill.db.Database;
 import dev.waybill.job.Outcome;
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
@@ -34,6 +36,8 @@ public final class Pools {
   private final Promotion promotion;
   private volatile boolean draining;
   private volatile boolean started;
+  private volatile boolean heeding;
+  private volatile boolean policiesFailing;
 
   @Inject
   Pools(Database database, PoolParts parts, RunSettings settings, WorkerName worker) {
@@ -66,6 +70,31 @@ public final class Pools {
     promotion.start();
     pools.forEach(Pool::start);
     started = true;
+  }
+
+  /**
+   * After {@link #start}, if that is called at all: a pod that does not work heeds policies too.
+   */
+  public void heedPolicies() throws SQLException {
+    parts.policies().refresh();
+    heeding = true;
+  }
+
+  /** How soon a changed policy is heeded here. */
+  @Scheduled(every = "2s", concurrentExecution = ConcurrentExecution.SKIP)
+  void refreshPolicies() {
+    if (!heeding || draining) {
+      return;
+    }
+    try {
+      parts.policies().refresh();
+      policiesFailing = false;
+    } catch (SQLException failure) {
+      if (!policiesFailing) {
+        LOG.errorf("policies not read, going on as before sqlstate=%s", failure.getSQLState());
+      }
+      policiesFailing = true;
+    }
   }
 
   /** Kinds without a handler in this build are never claimed, whatever the setting says. */
@@ -134,11 +163,17 @@ public final class Pools {
             && pools.stream().allMatch(pool -> pool.pulse().turnsWithin(WEDGED_AFTER)));
   }
 
-  /** Every pool could claim lately, and the service is not going down. */
+  /**
+   * Every pool could claim lately, and the service is not going down. A pod that does not work is
+   * ready when it could reach the database lately.
+   */
   public boolean ready() {
+    if (draining) {
+      return false;
+    }
     return started
-        && !draining
-        && pools.stream().allMatch(pool -> pool.pulse().claimsWithin(CLAIMED_WITHIN));
+        ? pools.stream().allMatch(pool -> pool.pulse().claimsWithin(CLAIMED_WITHIN))
+        : heeding && parts.policies().readWithin(CLAIMED_WITHIN);
   }
 
   public boolean draining() {

@@ -96,10 +96,16 @@ final class Watch {
         }
       }
     }
-    if (now - askedNanos >= ASK_EVERY_NANOS && !(due.isEmpty() && old.isEmpty())) {
+    if (now - askedNanos >= pauseNanos(due) && !(due.isEmpty() && old.isEmpty())) {
       askedNanos = now;
       ask(due, old);
     }
+  }
+
+  /** A second, or less for short leases: each gets several tries before it ends. */
+  private static long pauseNanos(List<Running> due) {
+    long shortest = due.stream().mapToLong(Watch::leaseNanos).min().orElse(Long.MAX_VALUE);
+    return Math.min(ASK_EVERY_NANOS, shortest / 5);
   }
 
   private void ask(List<Running> due, List<Running> old) throws SQLException {

@@ -2,6 +2,7 @@ package dev.waybill.settle;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.waybill.job.JsonText;
 import jakarta.inject.Singleton;
 import java.nio.charset.StandardCharsets;
 import org.jspecify.annotations.Nullable;
@@ -40,7 +41,7 @@ public final class ResultWriter {
       throw new NotStorable(
           "it cannot be written as JSON (" + refused.getClass().getSimpleName() + ")");
     }
-    if (json.contains("\\u0000")) {
+    if (JsonText.holdsNul(json)) {
       throw new NotStorable("it holds the character U+0000");
     }
     if (json.getBytes(StandardCharsets.UTF_8).length > BYTES_MAX) {

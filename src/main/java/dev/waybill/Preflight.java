@@ -1,0 +1,89 @@
+package dev.waybill;
+
+import io.quarkus.runtime.configuration.DurationConverter;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.util.Locale;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Settings that Quarkus itself reads before anything of ours runs, and would refuse in its own way:
+ * in several lines, and without saying what would be right.
+ */
+final class Preflight {
+
+  private static final int CONNECTIONS_MAX = 1_000;
+
+  private Preflight() {}
+
+  /** Said to the user in one line. */
+  static final class Refused extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    Refused(String message) {
+      super(message);
+    }
+  }
+
+  static void check() throws Refused {
+    String drain = setting("waybill.drain", "25s");
+    try {
+      if (DurationConverter.parseDuration(drain).isNegative()) {
+        throw new IllegalArgumentException(drain);
+      }
+    } catch (IllegalArgumentException _) {
+      throw new Refused("WAYBILL_DRAIN: '" + drain + "' is no duration; right would be 25s");
+    }
+    int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
+  }
+
+  /**
+   * The configuration proper is there only when Quarkus has started, and needs to know the database
+   * by then.
+   */
+  static String setting(String name, String otherwise) {
+    @Nullable String value = System.getProperty(name, System.getenv(variable(name)));
+    return value == null || value.isBlank() ? otherwise : value.strip();
+  }
+
+  private static String variable(String name) {
+    return name.toUpperCase(Locale.ROOT).replace('.', '_');
+  }
+
+  private static int number(String name, String right, int max) throws Refused {
+    String text = setting(name, right);
+    try {
+      int number = Integer.parseInt(text);
+      if (number >= 1 && number <= max) {
+        return number;
+      }
+    } catch (NumberFormatException _) {
+      // Said below.
+    }
+    throw new Refused(
+        variable(name)
+            + ": '"
+            + text
+            + "' is no number from 1 to "
+            + max
+            + "; right would be "
+            + right);
+  }
+
+  /** Before any database is touched, so that a second start by mistake says one line. */
+  private static void refuseTakenPort(String host) throws Refused {
+    int port = number("waybill.http.port", "8080", 65_535);
+    try (var probe = new ServerSocket()) {
+      probe.setReuseAddress(true);
+      probe.bind(new InetSocketAddress(host, port));
+    } catch (IOException _) {
+      throw new Refused(
+          "port "
+              + port
+              + " is taken: stop what listens there, or set WAYBILL_HTTP_PORT (and see"
+              + " WAYBILL_HTTP_HOST)");
+    }
+  }
+}

@@ -1,0 +1,133 @@
+package dev.waybill.blackbox;
+
+import io.zonky.test.db.postgres.embedded.EmbeddedPostgres;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.sql.DriverManager;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.awaitility.Awaitility;
+
+/**
+ * A PostgreSQL 18 cluster for tests: one that all classes share, or one of their own for tests that
+ * stop it.
+ */
+final class TestPostgres implements AutoCloseable {
+
+  private static final String TEMPLATE = "waybill_template";
+  private static final AtomicInteger DATABASES = new AtomicInteger();
+
+  private static final class Shared {
+    static final TestPostgres IT = own();
+  }
+
+  private final Path directory;
+  private final int port;
+  private EmbeddedPostgres server;
+  private boolean templateMade;
+
+  private TestPostgres(Path directory) {
+    this.directory = directory;
+    this.port = Ports.free();
+    this.server = launch();
+  }
+
+  static TestPostgres shared() {
+    return Shared.IT;
+  }
+
+  /** A cluster that may be stopped without harm to other classes. */
+  static TestPostgres own() {
+    try {
+      return new TestPostgres(Files.createTempDirectory("waybill-it-"));
+    } catch (IOException failure) {
+      throw new UncheckedIOException(failure);
+    }
+  }
+
+  int port() {
+    return port;
+  }
+
+  private EmbeddedPostgres launch() {
+    try {
+      return EmbeddedPostgres.builder()
+          .setDataDirectory(directory.resolve("data"))
+          .setCleanDataDirectory(false)
+          .setPort(port)
+          .setPGStartupWait(Duration.ofSeconds(60))
+          // Zonky's default is off, which loses acknowledged commits in an immediate stop.
+          .setServerConfig("synchronous_commit", "on")
+          // An immediate stop is no power cut: what was written is in the kernel's cache.
+          .setServerConfig("fsync", "off")
+          .start();
+    } catch (IOException failure) {
+      throw new UncheckedIOException(failure);
+    }
+  }
+
+  /** Without schema, as an administrator makes it. */
+  TestDatabase emptyDatabase() throws SQLException {
+    return create("it_" + DATABASES.incrementAndGet(), "template0");
+  }
+
+  /** With the schema that the artifact itself made, once, by {@code WAYBILL_MIGRATE=only}. */
+  synchronized TestDatabase newDatabase() throws SQLException {
+    if (!templateMade) {
+      TestDatabase template = create(TEMPLATE, "template0");
+      try (ServiceProcess migration =
+          ServiceProcess.on(template).with("WAYBILL_MIGRATE", "only").start()) {
+        int code = migration.exitCode();
+        if (code != 0) {
+          throw new IllegalStateException("migration ended with " + code + migration.output());
+        }
+      }
+      templateMade = true;
+    }
+    return create("it_" + DATABASES.incrementAndGet(), TEMPLATE);
+  }
+
+  private TestDatabase create(String name, String template) throws SQLException {
+    database("postgres").execute("CREATE DATABASE " + name + " TEMPLATE " + template);
+    return database(name);
+  }
+
+  TestDatabase database(String name) {
+    return new TestDatabase("localhost", port, name);
+  }
+
+  /** As {@code pg_ctl stop -m immediate} does it: no checkpoint, no goodbye. */
+  void stopImmediately() throws IOException {
+    long pid =
+        Long.parseLong(
+            Files.readAllLines(directory.resolve("data").resolve("postmaster.pid")).getFirst());
+    Optional<ProcessHandle> postmaster = ProcessHandle.of(pid);
+    Signals.send("QUIT", pid);
+    Awaitility.await("the postmaster is gone")
+        .atMost(Duration.ofSeconds(30))
+        .until(() -> postmaster.map(p -> !p.isAlive()).orElse(true));
+    server.close(); // Only its lock on the data directory is left to be given back.
+  }
+
+  void startAgain() {
+    server = launch();
+    Awaitility.await("the cluster answers")
+        .atMost(Duration.ofSeconds(30))
+        .ignoreExceptions()
+        .until(() -> {
+          try (var connection =
+              DriverManager.getConnection(database("postgres").url(), TestDatabase.USER, "")) {
+            return connection.isValid(5);
+          }
+        });
+  }
+
+  @Override
+  public void close() throws IOException {
+    server.close();
+  }
+}
