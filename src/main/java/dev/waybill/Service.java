@@ -28,6 +28,7 @@ final class Service implements QuarkusApplication {
   private final Schema schema;
   private final Partitions partitions;
   private final Pools pools;
+  private final Wakeup wakeup;
   private final Maintenance maintenance;
 
   @Inject
@@ -36,12 +37,14 @@ final class Service implements QuarkusApplication {
       Schema schema,
       Partitions partitions,
       Pools pools,
-      Maintenance maintenance) {
+      Maintenance maintenance,
+      Wakeup wakeup) {
     this.settings = settings;
     this.schema = schema;
     this.partitions = partitions;
     this.pools = pools;
     this.maintenance = maintenance;
+    this.wakeup = wakeup;
   }
 
   @Override
@@ -58,7 +61,7 @@ final class Service implements QuarkusApplication {
       sayWhereToLook();
       Quarkus.waitForExit();
       return 0;
-    } catch (IllegalArgumentException | Schema.Refused refused) {
+    } catch (IllegalArgumentException | Schema.Refused | DatabaseUrl.Refused refused) {
       System.err.println("waybill: " + refused.getMessage());
       return Waybill.EXIT_REFUSED;
     } catch (SQLException failure) {
@@ -83,13 +86,14 @@ final class Service implements QuarkusApplication {
     return true;
   }
 
-  private void start(Set<Role> roles) throws SQLException {
+  private void start(Set<Role> roles) throws SQLException, DatabaseUrl.Refused {
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
+      wakeup.start();
     }
     pools.heedPolicies();
   }
@@ -111,6 +115,7 @@ final class Service implements QuarkusApplication {
    */
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     maintenance.stop();
+    wakeup.stop();
     pools.drain();
     Waybill.over();
   }

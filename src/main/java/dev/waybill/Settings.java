@@ -22,6 +22,8 @@ interface Settings {
 
   Db db();
 
+  Listen listen();
+
   Http http();
 
   /** The database; read by {@link Waybill} before Quarkus starts. */
@@ -37,6 +39,16 @@ interface Settings {
     /** {@code WAYBILL_DB_CONNECTIONS}: at most so many. */
     @WithDefault("16")
     int connections();
+  }
+
+  /** Wake-ups. */
+  interface Listen {
+
+    /**
+     * {@code WAYBILL_LISTEN_URL}: a direct connection, when the main one goes through PgBouncer;
+     * {@code none} there to only poll. Default: the main URL.
+     */
+    Optional<String> url();
   }
 
   /** Where REST, metrics and health are served. */

@@ -15,6 +15,7 @@ import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
 import java.net.URI;
 import java.sql.SQLException;
+import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
@@ -33,8 +34,8 @@ public final class JobsResource {
   private final Requests requests;
 
   @Inject
-  JobsResource(Database database, Queue queue, Requests requests) {
-    this.database = database;
+  JobsResource(DataSource dataSource, Queue queue, Requests requests) {
+    this.database = new Database(dataSource);
     this.queue = queue;
     this.requests = requests;
   }

@@ -102,6 +102,26 @@ public final class Claimer {
     lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
   }
 
+  /**
+   * Asks producers of these kinds to notify, from the next commit on; look once more after it. In
+   * the order of their names, so that two who arm cannot deadlock.
+   */
+  private static final String ARM =
+      """
+      INSERT INTO waybill.waiting (kind, armed) SELECT kind, true FROM unnest(?::text[]) AS kind ORDER BY kind
+      ON CONFLICT (kind) DO UPDATE SET armed = true WHERE NOT waiting.armed
+      """;
+
+  public void arm() throws SQLException {
+    Object[] sorted = kinds.keySet().stream().sorted().toArray();
+    database.run(connection -> {
+      try (PreparedStatement statement = connection.prepareStatement(ARM)) {
+        statement.setArray(1, connection.createArrayOf("text", sorted));
+        return statement.executeUpdate();
+      }
+    });
+  }
+
   /** Takes up to {@code max} jobs from the lanes in turn. */
   public List<Claimed> claim(int max) throws SQLException {
     int quantum = Math.max(QUANTUM, Math.ceilDiv(max, Math.max(1, lanes.tenants())));

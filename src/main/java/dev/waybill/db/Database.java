@@ -1,5 +1,7 @@
 package dev.waybill.db;
 
+import io.agroal.api.AgroalDataSource;
+import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
 import java.sql.SQLException;
@@ -17,6 +19,16 @@ public final class Database {
   }
 
   private final DataSource dataSource;
+
+  /**
+   * The engine has a pool of its own: handlers and REST, however busy, cannot keep a heartbeat
+   * waiting, and the settings that keep the engine's plans from flipping do not touch their
+   * queries.
+   */
+  @Inject
+  Database(@io.quarkus.agroal.DataSource("engine") AgroalDataSource engine) {
+    this((DataSource) engine);
+  }
 
   public Database(DataSource dataSource) {
     this.dataSource = dataSource;

@@ -17,6 +17,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
@@ -39,6 +40,15 @@ final class Pool {
   private static final long IDLE_MILLIS_MAX = 1_000;
 
   /**
+   * Idle for so long, a pool asks to be woken; sooner it would cost producers a NOTIFY now and
+   * again under load.
+   */
+  private static final long ARM_AFTER_MILLIS = 40;
+
+  /** Longer than this nobody relies on having asked: a notification may have been lost. */
+  private static final long ARMED_NANOS_MAX = TimeUnit.SECONDS.toNanos(10);
+
+  /**
    * A sweep at least this often, however busy: new tenants, late commits and retries are found by
    * it.
    */
@@ -52,12 +62,15 @@ final class Pool {
   private final Policies policies;
   private final Settler settler;
   private final PoolEvents events;
+  private final BooleanSupplier wakeups;
   private final Semaphore free;
   private final Set<Running> running = ConcurrentHashMap.newKeySet();
   private final Pulse pulse = new Pulse();
 
   private volatile boolean stopping;
   private volatile boolean woken;
+  private volatile boolean armed;
+  private long armedNanos;
 
   /** A moving average over short time; handlers race to move it, and a lost step does no harm. */
   private final AtomicLong usualNanos = new AtomicLong(SHORT_JOB_NANOS);
@@ -65,7 +78,7 @@ final class Pool {
   private @Nullable Thread loop;
   private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
 
-  Pool(PoolPlan plan, Claimer claimer, PoolParts parts) {
+  Pool(PoolPlan plan, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
     this.plan = plan;
     this.claimer = claimer;
     this.handlers = parts.handlers();
@@ -73,6 +86,7 @@ final class Pool {
     this.settler = parts.settler();
     this.events = parts.events();
     this.free = new Semaphore(plan.slots());
+    this.wakeups = wakeups;
   }
 
   void start() {
@@ -81,6 +95,7 @@ final class Pool {
 
   /** There may be something to claim: do not wait for the next poll. */
   void wake() {
+    armed = false;
     woken = true;
     LockSupport.unpark(loop);
   }
@@ -122,8 +137,11 @@ final class Pool {
       List<Claimed> batch = claim(slots);
       free.release(slots - batch.size());
       if (batch.isEmpty()) {
+        if (idleMillis > ARM_AFTER_MILLIS && arm()) {
+          continue;
+        }
         idle(idleMillis);
-        idleMillis = Math.min(IDLE_MILLIS_MAX, idleMillis * 2);
+        idleMillis = woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
       } else {
         idleMillis = IDLE_MILLIS_MIN;
         settler.expect(batch.size());
@@ -184,6 +202,28 @@ final class Pool {
       park(1_000);
       return List.of();
     }
+  }
+
+  /** True when it armed just now: then what came in between must be looked for before sleeping. */
+  private boolean arm() {
+    long now = System.nanoTime();
+    if (!wakeups.getAsBoolean() || (armed && now - armedNanos < ARMED_NANOS_MAX)) {
+      return false;
+    }
+    try {
+      claimer.arm();
+      armed = true;
+      armedNanos = now;
+      return true;
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "not armed, polling pool=%s", plan.name());
+      return false;
+    }
+  }
+
+  /** Without wake-ups, polling alone has to be quick enough. */
+  private long idleMillisMax() {
+    return wakeups.getAsBoolean() ? IDLE_MILLIS_MAX : IDLE_MILLIS_MAX / 2;
   }
 
   private void idle(long millis) {

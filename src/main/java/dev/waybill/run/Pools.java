@@ -16,6 +16,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.jboss.logging.Logger;
 
 /** The pools of this process, from start to drain. */
@@ -34,6 +35,7 @@ public final class Pools {
   private final List<Pool> pools = new ArrayList<>();
   private final Watch watch;
   private final Promotion promotion;
+  private volatile BooleanSupplier wakeups = () -> false;
   private volatile boolean draining;
   private volatile boolean started;
   private volatile boolean heeding;
@@ -61,7 +63,7 @@ public final class Pools {
     for (PoolPlan plan : plans) {
       Map<String, Integer> kinds = kindsOf(plan, plans, known);
       var claimer = new Claimer(database, parts.policies(), worker.value(), kinds);
-      pools.add(new Pool(plan, claimer, parts));
+      pools.add(new Pool(plan, claimer, parts, () -> wakeups.getAsBoolean()));
       LOG.infof(
           "pool started pool=%s slots=%d kinds=%s", plan.name(), plan.slots(), kinds.keySet());
     }
@@ -113,6 +115,14 @@ public final class Pools {
       }
     }
     return kinds;
+  }
+
+  /**
+   * Somebody calls {@link #wake} when work comes, as long as this is true; without it pools poll
+   * more often.
+   */
+  public void wokenWhile(BooleanSupplier connected) {
+    wakeups = connected;
   }
 
   /** There may be something to claim. */

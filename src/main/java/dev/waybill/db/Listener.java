@@ -1,0 +1,127 @@
+package dev.waybill.db;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Properties;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
+import org.postgresql.Driver;
+import org.postgresql.PGConnection;
+
+/**
+ * Hears NOTIFY on a connection of its own, outside of the pool. A dead socket looks like silence,
+ * so the connection is asked from time to time; whoever depends on it goes on polling, since what
+ * was notified in between is lost.
+ */
+public final class Listener {
+
+  private static final Logger LOG = Logger.getLogger(Listener.class);
+  private static final int ASK_EVERY_MILLIS = 5_000;
+  private static final int SOCKET_TIMEOUT_SECONDS = 10;
+
+  private final String url;
+  private final Properties properties = new Properties();
+  private final String channel;
+  private final Runnable heard;
+  private volatile boolean stopping;
+  private volatile boolean connected;
+  private volatile @Nullable Connection open;
+  private Thread thread = Thread.currentThread();
+
+  /**
+   * @param heard called for what was notified, and after each new connection: something may have
+   *     been missed
+   */
+  public Listener(String url, String user, String password, String channel, Runnable heard) {
+    this.url = url;
+    this.channel = channel;
+    this.heard = heard;
+    properties.setProperty("user", user);
+    properties.setProperty("password", password);
+    properties.setProperty("ApplicationName", "waybill listener");
+    properties.setProperty("connectTimeout", "5");
+    properties.setProperty("socketTimeout", String.valueOf(SOCKET_TIMEOUT_SECONDS));
+    properties.setProperty("tcpKeepAlive", "true");
+  }
+
+  public void start() {
+    thread = Thread.ofPlatform().daemon().name("listener").start(this::turn);
+  }
+
+  public void stop() throws InterruptedException {
+    stopping = true;
+    close();
+    thread.interrupt();
+    thread.join();
+  }
+
+  public boolean connected() {
+    return connected;
+  }
+
+  private void turn() {
+    boolean said = false;
+    while (!stopping) {
+      try {
+        listen();
+      } catch (SQLException failure) {
+        if (!stopping && !said) {
+          LOG.warnf("not listening, polling meanwhile sqlstate=%s", failure.getSQLState());
+        }
+        said = !connected;
+        connected = false;
+        close();
+        pause();
+      }
+    }
+  }
+
+  private void listen() throws SQLException {
+    @Nullable Connection connection = new Driver().connect(url, properties);
+    if (connection == null) {
+      throw new SQLException("not a PostgreSQL URL", "08001");
+    }
+    open = connection;
+    execute(connection, "LISTEN " + channel);
+    connected = true;
+    heard.run();
+    PGConnection notified = connection.unwrap(PGConnection.class);
+    while (!stopping) {
+      var some = notified.getNotifications(ASK_EVERY_MILLIS);
+      if (some != null && some.length > 0) {
+        heard.run();
+      } else {
+        execute(connection, "SELECT 1");
+      }
+    }
+  }
+
+  private static void execute(Connection connection, String sql) throws SQLException {
+    try (Statement statement = connection.createStatement()) {
+      boolean _ = statement.execute(sql);
+    }
+  }
+
+  private void close() {
+    @Nullable Connection closing = open;
+    open = null;
+    if (closing != null) {
+      try {
+        closing.close();
+      } catch (SQLException broken) {
+        LOG.debugf(broken, "closing a broken connection");
+      }
+    }
+  }
+
+  private void pause() {
+    try {
+      TimeUnit.MILLISECONDS.sleep(ThreadLocalRandom.current().nextLong(500, 3_000));
+    } catch (InterruptedException _) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}
