@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import dev.waybill.db.Database;
 import io.agroal.api.AgroalDataSource;
 import io.agroal.api.configuration.supplier.AgroalDataSourceConfigurationSupplier;
+import io.agroal.api.exceptionsorter.PostgreSQLExceptionSorter;
 import io.agroal.api.security.NamePrincipal;
 import io.agroal.api.security.SimplePassword;
 import io.zonky.test.db.postgres.embedded.EmbeddedPostgres;
@@ -109,6 +110,7 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
     var settings = new AgroalDataSourceConfigurationSupplier();
     settings.connectionPoolConfiguration(pool ->
         pool.maxSize(60)
+            .exceptionSorter(new PostgreSQLExceptionSorter())
             .acquisitionTimeout(Duration.ofSeconds(30))
             .connectionFactoryConfiguration(factory ->
                 factory
