@@ -226,9 +226,14 @@ BEGIN
   PERFORM waybill.check_job(NEW.kind, NEW.tenant, NEW.priority, NEW.run_at, NEW.dedupe_key, NEW.max_attempts, NEW.tags,
     NEW.payload_version, NEW.traceparent);
   PERFORM waybill.check_payload(NEW.payload);
-  IF NEW.state NOT IN ('ready', 'scheduled') OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL OR NEW.attempt <> 0 THEN
-    RAISE EXCEPTION 'a job cannot be inserted as %, attempt %', NEW.state, NEW.attempt USING ERRCODE = '22023', COLUMN = 'state',
-      HINT = 'Leave out state, attempt, token and lease_until: a new job is ready or scheduled, as run_at says.';
+  IF NEW.state NOT IN ('ready', 'scheduled') OR NEW.token IS NOT NULL OR NEW.lease_until IS NOT NULL THEN
+    RAISE EXCEPTION 'a job cannot be inserted as %', NEW.state USING ERRCODE = '22023', COLUMN = 'state',
+      HINT = 'Leave out state, token and lease_until: a new job is ready or scheduled, as run_at says.';
+  END IF;
+  IF NEW.attempt <> 0 OR NEW.crashes <> 0 OR NEW.attempts IS NOT NULL THEN
+    RAISE EXCEPTION 'a new job has no attempts' USING ERRCODE = '22023',
+      COLUMN = CASE WHEN NEW.attempt <> 0 THEN 'attempt' WHEN NEW.crashes <> 0 THEN 'crashes' ELSE 'attempts' END,
+      HINT = 'Leave out attempt, crashes and attempts: Waybill counts them.';
   END IF;
   NEW.state := CASE WHEN NEW.run_at > now() THEN 'scheduled' ELSE 'ready' END;
   RETURN NEW;

@@ -49,7 +49,8 @@ public final class Database {
         T value = work.on(connection);
         connection.commit();
         return value;
-      } catch (SQLException | RuntimeException failure) {
+      } catch (SQLException | RuntimeException | Error failure) {
+        // An Error as well: setAutoCommit below would commit what was done before it.
         rollback(connection, failure);
         throw failure;
       } finally {
@@ -60,7 +61,7 @@ public final class Database {
     }
   }
 
-  private static void rollback(Connection connection, Exception failure) {
+  private static void rollback(Connection connection, Throwable failure) {
     try {
       connection.rollback();
     } catch (SQLException second) {

@@ -18,10 +18,18 @@ public sealed interface Outcome {
    *
    * @param delay how long to wait, or null for the kind's backoff
    */
-  record Retry(@Nullable Duration delay, String reason) implements Outcome {}
+  record Retry(@Nullable Duration delay, String reason) implements Outcome {
+    public Retry {
+      delay = delay == null ? null : bounded(delay);
+    }
+  }
 
   /** Nothing failed, it is just too early. Burns no attempt. */
-  record Snooze(Duration delay) implements Outcome {}
+  record Snooze(Duration delay) implements Outcome {
+    public Snooze {
+      delay = bounded(delay);
+    }
+  }
 
   /** Another worker shall have it, now. Burns no attempt. */
   record Release() implements Outcome {}
@@ -31,6 +39,16 @@ public sealed interface Outcome {
 
   /** The handler settled the job in its own transaction, see {@code JobContext.settleIn}. */
   record Settled() implements Outcome {}
+
+  /** No job waits longer: a wait that no timestamp can hold would spoil the batch it settles in. */
+  Duration DELAY_MAX = Duration.ofDays(3_650);
+
+  private static Duration bounded(Duration delay) {
+    if (delay.isNegative()) {
+      return Duration.ZERO;
+    }
+    return delay.compareTo(DELAY_MAX) > 0 ? DELAY_MAX : delay;
+  }
 
   static Outcome done() {
     return new Done(null);

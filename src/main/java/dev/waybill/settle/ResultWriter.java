@@ -37,7 +37,8 @@ public final class ResultWriter {
     String json;
     try {
       json = mapper.writeValueAsString(result);
-    } catch (JsonProcessingException | RuntimeException refused) {
+    } catch (JsonProcessingException | RuntimeException | Error refused) {
+      // An Error of a handler's getter is the handler's failure; here it would cost the slot.
       throw new NotStorable(
           "it cannot be written as JSON (" + refused.getClass().getSimpleName() + ")");
     }

@@ -86,7 +86,14 @@ public final class Settler {
    * false when the lease is lost.
    */
   public boolean settleIn(Connection connection, Claimed job, Outcome outcome) throws SQLException {
-    return !statements.write(connection, List.of(prepare(job, outcome, 0, _ -> {}))).isEmpty();
+    try {
+      return !statements.write(connection, List.of(prepare(job, outcome, 0, _ -> {}))).isEmpty();
+    } catch (SQLException failure) {
+      if (SqlState.of(failure) == SqlState.NO_PARTITION) {
+        makePartitions(failure); // The caller's transaction is lost; its next try will find it.
+      }
+      throw failure;
+    }
   }
 
   private Settlement prepare(
@@ -159,9 +166,13 @@ public final class Settler {
         now.forEach(s -> tell(s, settled.contains(s.job().id()) ? Settled.SETTLED : Settled.LOST));
         return;
       } catch (SQLException failure) {
-        if (!SqlState.of(failure).passing()) {
-          oneByOne(open, failure);
-          return;
+        switch (SqlState.of(failure)) {
+          case BAD_VALUE, DUPLICATE -> {
+            oneByOne(open, failure);
+            return;
+          }
+          case NO_PARTITION -> makePartitions(failure);
+          case UNREACHABLE, TRY_AGAIN, TIMED_OUT, BROKEN -> {}
         }
         LOG.warnf(
             "settle failed, trying again jobs=%d sqlstate=%s", open.size(), failure.getSQLState());
@@ -172,6 +183,15 @@ public final class Settler {
         open.forEach(s -> tell(s, Settled.GIVEN_UP));
         return;
       }
+    }
+  }
+
+  /** Nobody made partitions for a while, or time went wrong. Any holder may make them. */
+  private void makePartitions(SQLException missing) {
+    try {
+      database.run(Statements::makePartitions);
+    } catch (SQLException failure) {
+      missing.addSuppressed(failure);
     }
   }
 

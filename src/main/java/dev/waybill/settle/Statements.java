@@ -107,6 +107,9 @@ final class Statements {
       RETURNING id
       """;
 
+  /** Takes a lock of its own and does nothing when they are there. */
+  private static final String MAKE_PARTITIONS = "SELECT waybill.make_partitions()";
+
   private final Policies policies;
 
   Statements(Policies policies) {
@@ -131,6 +134,12 @@ final class Statements {
         settled);
     dead(connection, of(batch, s -> s.outcome() instanceof Outcome.Dead), settled);
     return settled;
+  }
+
+  static boolean makePartitions(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(MAKE_PARTITIONS)) {
+      return statement.execute();
+    }
   }
 
   private boolean gone(Settlement s) {

@@ -1,0 +1,267 @@
+package dev.waybill.claim;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.waybill.TestDatabase;
+import dev.waybill.TestJobs;
+import dev.waybill.job.Claimed;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+class ClaimTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  private final TestJobs jobs = new TestJobs(DB);
+
+  @Test
+  void never_more_than_asked_for() throws SQLException {
+    DB.enqueue("k", 100);
+    assertEquals(7, jobs.claim("k", 7).size());
+    assertEquals(7, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'"));
+    assertEquals(93, jobs.claim("k", 500).size());
+    assertEquals(0, jobs.claim("k", 500).size());
+  }
+
+  @Test
+  void never_more_than_asked_for_from_many_tenants_and_priorities() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, priority)
+        SELECT 'k', 't' || n % 37, n % 5 FROM generate_series(1, 2000) n
+        """);
+    Claimer claimer = jobs.claimer("k");
+    int total = 0;
+    for (int ask = 1; total < 2000; ask = ask % 97 + 1) {
+      claimer.sweep();
+      int got = claimer.claim(ask).size();
+      assertTrue(got <= ask && got > 0, "asked for " + ask + ", got " + got);
+      total += got;
+      assertEquals(total, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'"));
+    }
+  }
+
+  @Test
+  void the_attempt_rises_and_the_lease_begins_at_the_claim() throws SQLException {
+    long id = DB.enqueue("k");
+    DB.execute("INSERT INTO waybill.kinds (kind, lease_ms) VALUES ('k', 77000)");
+    jobs.policies().refresh();
+    Claimed job = jobs.claim("k", 1).getFirst();
+    assertEquals(id, job.id());
+    assertEquals(1, job.attempt());
+    assertEquals(77_000, job.leaseMillis());
+    assertTrue(
+        DB.is(
+            """
+            SELECT state = 'running' AND attempt = 1 AND token = ? AND worker = 'tester'
+              AND lease_until = started_at + interval '77 seconds' AND started_at <= now() FROM waybill.jobs
+            """,
+            job.token()));
+  }
+
+  @Test
+  void what_a_job_carries_comes_along() throws SQLException {
+    long id =
+        DB.number(
+            """
+            SELECT waybill.enqueue(kind => 'k', payload => '{"a": [1, "\u00e4"]}', tenant => 'acme', priority => -3,
+              tags => '{x,y}', payload_version => 1, traceparent => '00-1-2-03', max_attempts => 4)
+            """);
+    Claimed job = jobs.claim("k", 1).getFirst();
+    assertEquals(id, job.id());
+    assertEquals("{\"a\": [1, \"\u00e4\"]}", job.payload());
+    assertEquals("acme", job.tenant());
+    assertEquals(-3, job.priority());
+    assertEquals(List.of("x", "y"), job.tags());
+    assertEquals("00-1-2-03", job.traceparent());
+    assertEquals(4, job.maxAttempts());
+    assertTrue(job.pickupMicros() >= 0);
+    assertEquals("job=" + id + " kind=k attempt=1", job.toString());
+  }
+
+  @Test
+  void eight_claimers_never_get_the_same_job() throws Exception {
+    int all = 24_000;
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant)
+        SELECT 'k', 't' || n % 3 FROM generate_series(1, ?) n
+        """,
+        all);
+    Set<Long> seen = ConcurrentHashMap.newKeySet();
+    var total = new AtomicInteger();
+    try (var threads = Executors.newFixedThreadPool(8)) {
+      var claimers = new ArrayList<Callable<Void>>();
+      for (int i = 0; i < 8; i++) {
+        claimers.add(() -> claimUntilNothingIsLeft(seen, total));
+      }
+      for (var claimer : threads.invokeAll(claimers)) {
+        claimer.get();
+      }
+    }
+    assertEquals(all, total.get(), "claims");
+    assertEquals(all, seen.size(), "different jobs");
+    assertEquals(
+        all,
+        DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running' AND attempt = 1"));
+  }
+
+  private Void claimUntilNothingIsLeft(Set<Long> seen, AtomicInteger total) throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    while (DB.is("SELECT EXISTS (SELECT FROM waybill.jobs WHERE state = 'ready')")) {
+      claimer.sweep();
+      List<Claimed> got = claimer.claim(100);
+      total.addAndGet(got.size());
+      got.forEach(job -> seen.add(job.id()));
+    }
+    return null;
+  }
+
+  @Test
+  void no_attempt_before_its_time() throws SQLException {
+    long later = DB.number("SELECT waybill.enqueue('k', run_at => now() + interval '1 hour')");
+    assertEquals(List.of(), jobs.claim("k", 10));
+    assertEquals(0, jobs.promote());
+    assertEquals("scheduled", DB.state(later));
+    // Even a row that says ready too early.
+    DB.execute("UPDATE waybill.jobs SET state = 'ready'");
+    assertEquals(List.of(), jobs.claim("k", 10));
+    jobs.due(later);
+    assertEquals(1, jobs.claim("k", 10).size());
+  }
+
+  @Test
+  void within_a_tenant_by_priority_then_run_at_then_id() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, priority, run_at, payload)
+        VALUES ('k', 1, now() - interval '1 s', '5'), ('k', 0, now() - interval '1 s', '3'), ('k', 0, now() - interval '1 s', '4'),
+          ('k', 0, now() - interval '9 s', '2'), ('k', -1, now(), '1')
+        """);
+    var order = new ArrayList<String>();
+    Claimer claimer = jobs.claimer("k");
+    for (int i = 0; i < 5; i++) {
+      claimer.sweep();
+      order.add(claimer.claim(1).getFirst().payload());
+    }
+    assertEquals(List.of("1", "2", "3", "4", "5"), order);
+  }
+
+  @Test
+  void a_job_that_has_waited_overtakes_better_priorities() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, priority, run_at, payload)
+        VALUES ('k', 5, now() - interval '10 minutes', '"old"'), ('k', 0, now(), '"new"')
+        """);
+    assertEquals("\"old\"", jobs.claim("k", 1).getFirst().payload());
+  }
+
+  @Test
+  void a_late_commit_behind_the_low_bound_is_found_by_the_next_sweep() throws SQLException {
+    try (Connection slow = DB.connect()) {
+      slow.setAutoCommit(false);
+      String late =
+          String.valueOf(TestDatabase.column(slow, "SELECT waybill.enqueue('k')").getFirst());
+      DB.enqueue("k", 40);
+      Claimer claimer = jobs.claimer("k");
+      claimer.sweep();
+      assertEquals(20, claimer.claim(20).size());
+      slow.commit();
+      slow.setAutoCommit(true);
+      claimer.sweep();
+      assertEquals(late, String.valueOf(claimer.claim(1).getFirst().id()));
+    }
+  }
+
+  @Test
+  void a_job_dated_back_is_found_by_the_next_sweep() throws SQLException {
+    DB.enqueue("k", 40);
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    assertEquals(20, claimer.claim(20).size());
+    long old = DB.number("SELECT waybill.enqueue('k', run_at => now() - interval '1 year')");
+    claimer.sweep();
+    assertEquals(old, claimer.claim(1).getFirst().id());
+  }
+
+  @Test
+  void a_job_whose_limit_was_lowered_comes_out_as_exhausted_and_its_attempt_stays()
+      throws SQLException {
+    long id = DB.enqueue("k");
+    DB.execute("UPDATE waybill.jobs SET attempt = 5");
+    DB.execute("INSERT INTO waybill.kinds (kind, max_attempts) VALUES ('k', 3)");
+    jobs.policies().refresh();
+    Claimed job = jobs.claim("k", 1).getFirst();
+    assertTrue(job.exhausted());
+    assertEquals(id, job.id());
+    assertEquals(5, job.attempt());
+  }
+
+  @Test
+  void paused_kinds_are_left_alone_until_they_are_resumed() throws SQLException {
+    DB.enqueue("k", 3);
+    DB.execute("INSERT INTO waybill.kinds (kind, paused) VALUES ('k', true)");
+    jobs.policies().refresh();
+    assertEquals(List.of(), jobs.claim("k", 10));
+    DB.execute("UPDATE waybill.kinds SET paused = false");
+    jobs.policies().refresh();
+    assertEquals(3, jobs.claim("k", 10).size());
+  }
+
+  @Test
+  void kinds_without_a_handler_are_left_alone() throws SQLException {
+    long unknown = DB.enqueue("unknown");
+    DB.enqueue("k");
+    assertEquals(1, jobs.claim("k", 10).size());
+    assertEquals("ready", DB.state(unknown));
+  }
+
+  @Test
+  void a_payload_newer_than_this_build_is_left_for_a_newer_one() throws SQLException {
+    long newer = DB.number("SELECT waybill.enqueue('k', payload_version => 3)");
+    long same = DB.number("SELECT waybill.enqueue('k', payload_version => 2)");
+    var old = new Claimer(DB.database(), jobs.policies(), "old", Map.of("k", 2));
+    old.sweep();
+    assertEquals(List.of(same), old.claim(10).stream().map(Claimed::id).toList());
+    var build = new Claimer(DB.database(), jobs.policies(), "new", Map.of("k", 3));
+    build.sweep();
+    assertEquals(List.of(newer), build.claim(10).stream().map(Claimed::id).toList());
+  }
+
+  @Test
+  void ids_above_two_to_the_31() throws SQLException {
+    long high = 3_000_000_000L;
+    DB.execute("ALTER TABLE waybill.jobs ALTER COLUMN id RESTART WITH 3000000000");
+    DB.enqueue("k", 5);
+    List<Claimed> first = jobs.claim("k", 2);
+    List<Claimed> second = jobs.claim("k", 10);
+    var ids = new HashSet<Long>();
+    first.forEach(job -> ids.add(job.id()));
+    second.forEach(job -> ids.add(job.id()));
+    assertEquals(Set.of(high, high + 1, high + 2, high + 3, high + 4), ids);
+    assertEquals(
+        Set.of(high, high + 1),
+        new Leases(DB.database()).ours(first.stream().map(TestJobs::held).toList()));
+    DB.execute("ALTER TABLE waybill.jobs ALTER COLUMN id RESTART WITH 1");
+  }
+
+  @Test
+  void two_claims_never_share_a_token() throws SQLException {
+    DB.enqueue("k", 2);
+    assertNotEquals(jobs.claim("k", 1).getFirst().token(), jobs.claim("k", 1).getFirst().token());
+  }
+}

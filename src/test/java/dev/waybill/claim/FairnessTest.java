@@ -1,0 +1,98 @@
+package dev.waybill.claim;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.waybill.TestDatabase;
+import dev.waybill.TestJobs;
+import dev.waybill.job.Claimed;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+class FairnessTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  private final TestJobs jobs = new TestJobs(DB);
+
+  private void flood(int n) throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, run_at)
+        SELECT 'k', 'flood', now() - interval '1 hour' FROM generate_series(1, ?)
+        """,
+        n);
+  }
+
+  @Test
+  void one_tenants_flood_does_not_stand_before_another() throws SQLException {
+    flood(50_000);
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    assertEquals(64, claimer.claim(64).size());
+    DB.execute(
+        "INSERT INTO waybill.jobs (kind, tenant) SELECT 'k', 'small' FROM generate_series(1, 10)");
+    claimer.sweep();
+    long others = 0;
+    for (int i = 0; i < 3; i++) {
+      others += claimer.claim(20).stream().filter(job -> job.tenant().equals("small")).count();
+    }
+    assertEquals(10, others, "the small tenant's jobs in the first three claims");
+  }
+
+  @Test
+  void a_flood_of_better_priority_does_not_stand_before_another_tenant() throws SQLException {
+    flood(1_000);
+    DB.execute("UPDATE waybill.jobs SET priority = -10");
+    DB.execute("INSERT INTO waybill.jobs (kind, tenant, priority) VALUES ('k', 'small', 10)");
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    List<Claimed> two = new ArrayList<>(claimer.claim(16));
+    two.addAll(claimer.claim(16));
+    assertEquals(1, two.stream().filter(job -> job.tenant().equals("small")).count());
+  }
+
+  @Test
+  void many_tenants_take_turns() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant)
+        SELECT 'k', 't' || t FROM generate_series(1, 50) t, generate_series(1, 40)
+        """);
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    var served = new HashSet<String>();
+    for (int i = 0; i < 50; i++) {
+      claimer.claim(10).forEach(job -> served.add(job.tenant()));
+      if (i % 10 == 0) {
+        claimer.sweep();
+      }
+    }
+    assertEquals(50, served.size(), "tenants served by 50 claims");
+  }
+
+  @Test
+  void a_lone_tenant_gets_all_slots() throws SQLException {
+    flood(600);
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    assertEquals(500, claimer.claim(500).size());
+  }
+
+  @Test
+  void kinds_of_one_pool_take_turns() throws SQLException {
+    DB.enqueue("a", 5_000);
+    DB.enqueue("b", 3);
+    Claimer claimer = jobs.claimer("a", "b");
+    claimer.sweep();
+    long b = 0;
+    for (int i = 0; i < 2; i++) {
+      b += claimer.claim(16).stream().filter(job -> job.kind().equals("b")).count();
+    }
+    assertTrue(b > 0, "the rare kind waits for the frequent one");
+  }
+}

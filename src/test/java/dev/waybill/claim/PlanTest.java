@@ -1,0 +1,132 @@
+package dev.waybill.claim;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.waybill.TestDatabase;
+import dev.waybill.TestJobs;
+import java.lang.reflect.Field;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+/**
+ * The statements of the engine under the worst statistics: the table was analyzed while it was
+ * empty, then 50,000 jobs came. Their generic plans must still read by index or by row address.
+ */
+class PlanTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  private final TestJobs jobs = new TestJobs(DB);
+
+  @BeforeEach
+  void fifty_thousand_jobs_after_the_statistics() throws SQLException {
+    DB.execute("ALTER TABLE waybill.jobs SET (autovacuum_enabled = off)");
+    DB.execute("ANALYZE waybill.jobs");
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, run_at)
+        SELECT 'k', 't' || n % 7, now() - interval '1 minute' FROM generate_series(1, 50000) n
+        """);
+  }
+
+  @Test
+  void a_claim_takes_no_more_than_asked_for() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    // More often than the driver's threshold for server-prepared statements.
+    for (int i = 1; i <= 12; i++) {
+      assertEquals(5, claimer.claim(5).size());
+      assertEquals(5L * i, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'"));
+    }
+  }
+
+  @Test
+  void the_generic_plans_read_no_table_whole() throws Exception {
+    try (Connection connection = DB.connect()) {
+      for (String[] row : STATEMENTS) {
+        String plan = plan(connection, sql(row[0], row[1]));
+        assertFalse(plan.contains("Seq Scan on jobs"), plan);
+        assertTrue(plan.contains(row[2]), plan);
+        assertEquals(List.of(), wholeIndexReads(plan), plan);
+      }
+    }
+  }
+
+  private static final String[][] STATEMENTS = {
+    {"dev.waybill.claim.Claimer", "CLAIM", "jobs_ready"},
+    {"dev.waybill.claim.Sweep", "SWEEP", "jobs_ready"},
+    {"dev.waybill.claim.Leases", "EXTEND", "jobs_pkey"},
+    {"dev.waybill.claim.Leases", "OURS", "jobs_pkey"},
+    {"dev.waybill.claim.Promoter", "PROMOTE", "jobs_scheduled"},
+    {"dev.waybill.settle.Statements", "DONE", "jobs_pkey"},
+    {"dev.waybill.settle.Statements", "DONE_AND_GONE", "jobs_pkey"},
+    {"dev.waybill.settle.Statements", "RETRY", "jobs_pkey"},
+    {"dev.waybill.settle.Statements", "GIVE_BACK", "jobs_pkey"},
+    {"dev.waybill.settle.Statements", "DEAD", "jobs_pkey"},
+    {"dev.waybill.retain.Reaper", "GIVE_BACK", "jobs_running"},
+    {"dev.waybill.retain.Reaper", "BURY", "jobs_running"},
+  };
+
+  @Test
+  void the_claim_goes_back_to_the_rows_it_locked() throws Exception {
+    try (Connection connection = DB.connect()) {
+      String plan = plan(connection, sql("dev.waybill.claim.Claimer", "CLAIM"));
+      assertTrue(plan.contains("Tid Scan on jobs"), plan);
+      assertFalse(plan.contains("Sort"), plan);
+    }
+  }
+
+  /** A scan of jobs by an index without a condition on it: as bad as reading the table. */
+  private static List<String> wholeIndexReads(String plan) {
+    String[] lines = plan.split("\n", -1);
+    var whole = new ArrayList<String>();
+    for (int i = 0; i < lines.length; i++) {
+      boolean unbounded = i + 1 == lines.length || !lines[i + 1].contains("Index Cond");
+      // The indexes of running and of scheduled jobs hold what is asked for and no more, or are
+      // read from their head.
+      if (lines[i].contains("Index")
+          && lines[i].contains(" on jobs ")
+          && unbounded
+          && !lines[i].contains("jobs_running")
+          && !lines[i].contains("jobs_scheduled")) {
+        whole.add(lines[i].strip());
+      }
+    }
+    return whole;
+  }
+
+  private static String plan(Connection connection, String sql) throws SQLException {
+    var numbered = new StringBuilder();
+    int parameters = 0;
+    for (int i = 0; i < sql.length(); i++) {
+      char c = sql.charAt(i);
+      numbered.append(c == '?' ? "$" + ++parameters : String.valueOf(c));
+    }
+    try (Statement statement = connection.createStatement()) {
+      statement.execute("PREPARE asked AS " + numbered);
+      String nulls = "NULL" + ", NULL".repeat(parameters - 1);
+      var plan = new StringBuilder();
+      try (var rows = statement.executeQuery("EXPLAIN EXECUTE asked(" + nulls + ")")) {
+        while (rows.next()) {
+          plan.append(rows.getString(1)).append('\n');
+        }
+      }
+      statement.execute("DEALLOCATE asked");
+      return plan.toString();
+    }
+  }
+
+  private static String sql(String owner, String constant) throws ReflectiveOperationException {
+    Field field = Class.forName(owner).getDeclaredField(constant);
+    field.setAccessible(true);
+    return (String) field.get(null);
+  }
+}

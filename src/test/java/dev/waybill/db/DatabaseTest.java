@@ -1,0 +1,80 @@
+package dev.waybill.db;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import dev.waybill.TestDatabase;
+import java.sql.SQLException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+class DatabaseTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  private static final String INSERT = "INSERT INTO waybill.jobs (kind) VALUES ('k')";
+
+  private static long jobs() throws SQLException {
+    return DB.number("SELECT count(*) FROM waybill.jobs");
+  }
+
+  @Test
+  void a_transaction_that_ends_well_commits() throws SQLException {
+    DB.database().transaction(connection -> TestDatabase.execute(connection, INSERT));
+    assertEquals(1, jobs());
+  }
+
+  @Test
+  void a_transaction_that_throws_rolls_back_whatever_it_throws() throws SQLException {
+    for (Throwable failure :
+        new Throwable[] {
+          new SQLException("x"), new IllegalStateException("x"), new StackOverflowError("x")
+        }) {
+      assertThrows(
+          failure.getClass(),
+          () ->
+              DB.database()
+                  .transaction(connection -> {
+                    TestDatabase.execute(connection, INSERT);
+                    switch (failure) {
+                      case SQLException e -> throw e;
+                      case RuntimeException e -> throw e;
+                      case Error e -> throw e;
+                      default -> throw new IllegalStateException(failure);
+                    }
+                  }));
+      assertEquals(0, jobs(), failure.toString());
+    }
+  }
+
+  @Test
+  void errors_are_known_by_their_code() {
+    assertEquals(SqlState.UNREACHABLE, SqlState.of(new SQLException("x")));
+    assertEquals(SqlState.UNREACHABLE, SqlState.of(new SQLException("x", "57P01")));
+    assertEquals(SqlState.TIMED_OUT, SqlState.of(new SQLException("x", "57014")));
+    assertEquals(SqlState.TRY_AGAIN, SqlState.of(new SQLException("x", "40P01")));
+    assertEquals(SqlState.TRY_AGAIN, SqlState.of(new SQLException("x", "53300")));
+    assertEquals(SqlState.DUPLICATE, SqlState.of(new SQLException("x", "23505")));
+    assertEquals(SqlState.BAD_VALUE, SqlState.of(new SQLException("x", "22P05")));
+    assertEquals(SqlState.BROKEN, SqlState.of(new SQLException("x", "42P01")));
+  }
+
+  @Test
+  void a_missing_partition_is_known_from_a_broken_check() throws SQLException {
+    for (var name :
+        DB.column(
+            """
+            SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'waybill.jobs_done'::regclass
+            """)) {
+      DB.execute("DROP TABLE " + name);
+    }
+    long id = DB.enqueue("k");
+    var missing = assertThrows(SQLException.class, () -> DB.column("SELECT waybill.cancel(?)", id));
+    assertEquals(SqlState.NO_PARTITION, SqlState.of(missing));
+    var check =
+        assertThrows(
+            SQLException.class, () -> DB.execute("INSERT INTO waybill.kinds (kind) VALUES ('K')"));
+    assertEquals(SqlState.BAD_VALUE, SqlState.of(check));
+    DB.execute("SELECT waybill.make_partitions()");
+  }
+}

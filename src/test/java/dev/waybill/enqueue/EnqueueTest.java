@@ -1,0 +1,218 @@
+package dev.waybill.enqueue;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.waybill.TestDatabase;
+import dev.waybill.TestJobs;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.Outcome;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.time.OffsetDateTime;
+import java.util.HashSet;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Executors;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+class EnqueueTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  private final TestJobs jobs = new TestJobs(DB);
+  private final Queue queue = new Queue(DB.dataSource());
+
+  @AfterEach
+  void audit() throws SQLException {
+    DB.auditIsClean();
+  }
+
+  @Test
+  void a_plain_row_of_a_stranger_works() throws SQLException {
+    DB.execute("INSERT INTO waybill.jobs (kind, payload) VALUES ('k', '{\"a\": 1}')");
+    Claimed job = jobs.claimOne("k");
+    assertEquals("{\"a\": 1}", job.payload());
+  }
+
+  @Test
+  void the_java_door_carries_everything() throws SQLException {
+    long id =
+        queue.enqueue(
+            NewJob.of("k", "{\"a\": [1]}")
+                .withTenant("acme")
+                .withPriority(-7)
+                .withRunAt(OffsetDateTime.parse("2001-02-03T04:05:06Z"))
+                .withDedupeKey("order-1")
+                .withMaxAttempts(4)
+                .withTags(List.of("x", "y"))
+                .withPayloadVersion(3));
+    assertTrue(
+        DB.is(
+            """
+            SELECT payload = '{"a": [1]}' AND tenant = 'acme' AND priority = -7 AND run_at = '2001-02-03T04:05:06Z' AND state = 'ready'
+              AND dedupe_key = 'order-1' AND max_attempts = 4 AND tags = '{x,y}' AND payload_version = 3
+            FROM waybill.all_jobs WHERE id = ?
+            """,
+            id));
+  }
+
+  @Test
+  void a_delay_counts_from_the_databases_now() throws SQLException {
+    long id = queue.enqueue(NewJob.of("k", "{}").withDelay(Duration.ofMinutes(10)));
+    assertEquals("scheduled", DB.state(id));
+    assertTrue(
+        DB.is("SELECT run_at - created_at = interval '10 min' FROM waybill.jobs WHERE id = ?", id));
+  }
+
+  @Test
+  void enqueued_in_a_transaction_that_rolls_back_it_never_was() throws SQLException {
+    try (Connection connection = DB.connect()) {
+      connection.setAutoCommit(false);
+      queue.enqueue(connection, NewJob.of("k", "{}"));
+      TestDatabase.column(
+          connection, "SELECT waybill.enqueue_many('k', ARRAY['{}', '{}']::jsonb[])");
+      connection.rollback();
+      connection.setAutoCommit(true);
+    }
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.all_jobs"));
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.tally"));
+  }
+
+  @Test
+  void enqueued_in_a_transaction_nobody_sees_it_before_the_commit() throws SQLException {
+    try (Connection connection = DB.connect()) {
+      connection.setAutoCommit(false);
+      queue.enqueue(connection, NewJob.of("k", "{}"));
+      assertEquals(List.of(), jobs.claim("k", 1));
+      connection.commit();
+      connection.setAutoCommit(true);
+    }
+    assertEquals(1, jobs.claim("k", 1).size());
+  }
+
+  @Test
+  void one_dedupe_key_is_one_job_from_sixteen_sessions_at_once() throws Exception {
+    for (int round = 0; round < 10; round++) {
+      var job = NewJob.of("k", "{}").withDedupeKey("key-" + round);
+      try (var sessions = Executors.newFixedThreadPool(16)) {
+        var ids = new HashSet<Long>();
+        var calls =
+            IntStream.range(0, 16)
+                .mapToObj(_ -> (Callable<Long>) () -> queue.enqueue(job))
+                .toList();
+        for (var call : sessions.invokeAll(calls)) {
+          ids.add(call.get());
+        }
+        assertEquals(1, ids.size(), ids.toString());
+      }
+    }
+    assertEquals(10, DB.number("SELECT count(*) FROM waybill.jobs"));
+    assertEquals(10, DB.number("SELECT sum(n) FROM waybill.tally"));
+  }
+
+  @Test
+  void a_dedupe_key_is_taken_while_its_job_lives_and_free_after() throws SQLException {
+    var keyed = NewJob.of("k", "{}").withDedupeKey("d");
+    long first = queue.enqueue(keyed);
+    assertEquals(first, queue.enqueue(keyed));
+    assertNotEquals(first, queue.enqueue(NewJob.of("other", "{}").withDedupeKey("d")));
+    Claimed job = jobs.claimOne("k");
+    assertEquals(first, queue.enqueue(keyed), "while it runs");
+    assertTrue(jobs.settle(job, Outcome.retry("x")));
+    assertEquals(first, queue.enqueue(keyed), "while it waits for a retry");
+    jobs.due(first);
+    assertTrue(jobs.settle(jobs.claimOne("k"), Outcome.done()));
+    assertNotEquals(first, queue.enqueue(keyed), "after it was done");
+  }
+
+  @Test
+  void a_plain_insert_of_a_taken_key_is_refused_by_the_index() throws SQLException {
+    queue.enqueue(NewJob.of("k", "{}").withDedupeKey("d"));
+    var refused =
+        assertThrows(
+            SQLException.class,
+            () -> DB.execute("INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', 'd')"));
+    assertEquals("23505", refused.getSQLState());
+  }
+
+  @Test
+  void many_at_once_answer_their_ids_in_the_order_of_the_payloads() throws SQLException {
+    var ids =
+        DB.column(
+            """
+            SELECT waybill.enqueue_many('k', (SELECT array_agg(to_jsonb(n) ORDER BY n) FROM generate_series(1, 5000) n), tenant => 'acme')
+            """);
+    assertEquals(5_000, ids.size());
+    for (int i = 0; i < ids.size(); i += 499) {
+      assertEquals(
+          i + 1,
+          DB.number(
+              "SELECT payload #>> '{}' FROM waybill.jobs WHERE tenant = 'acme' AND id = ?",
+              Long.valueOf(String.valueOf(ids.get(i)))));
+    }
+    assertEquals(1, DB.number("SELECT count(*) FROM waybill.tally"));
+  }
+
+  @Test
+  void none_at_once_is_none() throws SQLException {
+    assertEquals(List.of(), DB.column("SELECT waybill.enqueue_many('k', '{}'::jsonb[])"));
+    assertEquals(List.of(), DB.column("SELECT waybill.enqueue_many('k', NULL)"));
+  }
+
+  @Test
+  void cancelling_works_once_and_for_jobs_that_live() throws SQLException {
+    long id = DB.enqueue("k");
+    assertTrue(DB.is("SELECT waybill.cancel(?)", id));
+    assertEquals("cancelled", DB.state(id));
+    assertTrue(DB.is("SELECT NOT waybill.cancel(?)", id));
+    assertTrue(DB.is("SELECT NOT waybill.cancel(?)", 9_000_000_000_000_000_000L));
+    assertEquals(List.of(), jobs.claim("k", 1));
+  }
+
+  @Test
+  void a_cancelled_running_job_keeps_its_attempt_in_its_history() throws SQLException {
+    Claimed job = jobs.running("k");
+    assertTrue(DB.is("SELECT waybill.cancel(?)", job.id()));
+    assertEquals("cancelled", DB.text("SELECT attempts -> 0 ->> 'outcome' FROM waybill.jobs_done"));
+  }
+
+  @Test
+  void producers_may_call_the_functions_and_nothing_else() throws SQLException {
+    try (Connection producer = DB.connect()) {
+      producer.setAutoCommit(false);
+      TestDatabase.execute(producer, "SET LOCAL ROLE waybill_producer");
+      assertEquals(
+          1, TestDatabase.column(producer, "SELECT waybill.enqueue('k', tenant => 'a')").size());
+      TestDatabase.column(producer, "SELECT waybill.enqueue_many('k', ARRAY['{}']::jsonb[])");
+      TestDatabase.column(producer, "SELECT waybill.cancel(1)");
+      producer.commit();
+      for (String forbidden :
+          List.of(
+              "SELECT * FROM waybill.jobs",
+              "INSERT INTO waybill.jobs (kind) VALUES ('k')",
+              "UPDATE waybill.jobs SET priority = 1",
+              "DELETE FROM waybill.jobs",
+              "SELECT * FROM waybill.all_jobs",
+              "SELECT * FROM waybill.jobs_done",
+              "SELECT * FROM waybill.jobs_dead",
+              "SELECT * FROM waybill.audit()",
+              "SELECT waybill.make_partitions()",
+              "UPDATE waybill.limits SET payload_bytes_max = 1")) {
+        TestDatabase.execute(producer, "SET LOCAL ROLE waybill_producer");
+        var refused =
+            assertThrows(
+                SQLException.class, () -> TestDatabase.execute(producer, forbidden), forbidden);
+        assertEquals("42501", refused.getSQLState(), forbidden);
+        producer.rollback();
+      }
+      producer.setAutoCommit(true);
+    }
+  }
+}
