@@ -57,6 +57,7 @@ final class Service implements QuarkusApplication {
       if (!prepareSchema()) {
         return 0;
       }
+      schema.checkTable();
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();

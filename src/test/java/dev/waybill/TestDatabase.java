@@ -36,7 +36,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 /**
  * A migrated database for a test class, empty again before each test. One PostgreSQL serves all
  * classes of a test JVM; each database is copied from a template, and its connections come from the
- * same pool as in production, with the session settings that application.properties gives them.
+ * same pool as the engine's, with the session settings that application.properties gives them.
  */
 public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
 
@@ -130,7 +130,7 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
-    return properties.getProperty("quarkus.datasource.jdbc.new-connection-sql");
+    return properties.getProperty("quarkus.datasource.engine.jdbc.new-connection-sql");
   }
 
   public DataSource dataSource() {

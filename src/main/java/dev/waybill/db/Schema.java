@@ -3,7 +3,11 @@ package dev.waybill.db;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.flywaydb.core.Flyway;
 import org.flywaydb.core.api.FlywayException;
@@ -28,6 +32,15 @@ public final class Schema {
   }
 
   private static final Logger LOG = Logger.getLogger(Schema.class);
+
+  /** Storage settings of the live table that are missing, as the migration set them. */
+  private static final String MISSING_OPTIONS =
+      """
+      SELECT expected FROM unnest(ARRAY['fillfactor=50', 'autovacuum_vacuum_scale_factor=0.0', 'autovacuum_vacuum_threshold=2000',
+        'autovacuum_vacuum_cost_delay=0']) AS expected
+      WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'waybill.jobs'::regclass AND expected = ANY (c.reloptions))
+      """;
+
   private static final int VERSION_MIN = 15;
   private static final int TRIES = 60;
 
@@ -93,6 +106,28 @@ public final class Schema {
       throw new Refused("the migration failed: " + firstLine(failure));
     }
     current = true;
+  }
+
+  /**
+   * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
+   * a migration or an administrator that reset these settings would be noticed weeks later.
+   */
+  public void checkTable() throws SQLException {
+    for (String missing : database.run(Schema::missingOptions)) {
+      LOG.warnf(
+          "waybill.jobs lacks a setting, mend it with: ALTER TABLE waybill.jobs SET (%s)", missing);
+    }
+  }
+
+  static List<String> missingOptions(Connection connection) throws SQLException {
+    var missing = new ArrayList<String>();
+    try (PreparedStatement statement = connection.prepareStatement(MISSING_OPTIONS);
+        ResultSet rows = statement.executeQuery()) {
+      while (rows.next()) {
+        missing.add(rows.getString(1));
+      }
+    }
+    return missing;
   }
 
   /**

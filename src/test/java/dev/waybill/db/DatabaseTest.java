@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.waybill.TestDatabase;
 import java.sql.SQLException;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -45,6 +46,22 @@ class DatabaseTest {
                   }));
       assertEquals(0, jobs(), failure.toString());
     }
+  }
+
+  @Test
+  void a_storage_setting_that_somebody_reset_is_missed_at_start() throws SQLException {
+    assertEquals(List.of(), DB.database().run(Schema::missingOptions));
+    assertEquals(
+        List.of("autovacuum_vacuum_threshold=2000"),
+        DB.database()
+            .transaction(connection -> {
+              TestDatabase.execute(
+                  connection, "ALTER TABLE waybill.jobs RESET (autovacuum_vacuum_threshold)");
+              List<String> missing = Schema.missingOptions(connection);
+              TestDatabase.execute(
+                  connection, "ALTER TABLE waybill.jobs SET (autovacuum_vacuum_threshold = 2000)");
+              return missing;
+            }));
   }
 
   @Test
