@@ -1,14 +1,19 @@
 package dev.waybill.blackbox;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 
 /** Ports that nobody listens on, each given out once. */
 final class Ports {
+
+  /** Below those that the kernel gives to outgoing connections, which could take one in between. */
+  private static final int FIRST = 20_000;
+
+  private static final int LAST = 32_000;
 
   private static final Set<Integer> GIVEN = ConcurrentHashMap.newKeySet();
 
@@ -16,13 +21,18 @@ final class Ports {
 
   static int free() {
     while (true) {
-      try (var probe = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-        if (GIVEN.add(probe.getLocalPort())) {
-          return probe.getLocalPort();
-        }
-      } catch (IOException failure) {
-        throw new UncheckedIOException(failure);
+      int port = ThreadLocalRandom.current().nextInt(FIRST, LAST);
+      if (GIVEN.add(port) && isFree(port)) {
+        return port;
       }
+    }
+  }
+
+  private static boolean isFree(int port) {
+    try (var _ = new ServerSocket(port, 1, InetAddress.getLoopbackAddress())) {
+      return true;
+    } catch (IOException _) {
+      return false;
     }
   }
 }

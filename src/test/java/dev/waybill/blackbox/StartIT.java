@@ -17,6 +17,7 @@ import java.util.stream.Stream;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -149,9 +150,10 @@ final class StartIT {
   }
 
   @Test
-  void without_a_database_the_jar_brings_its_own_and_finds_the_jobs_again() throws Exception {
+  void without_a_database_the_jar_brings_its_own_and_finds_the_jobs_again(@TempDir Path temporary)
+      throws Exception {
     assumeFalse(ServiceProcess.isNative(), "the binary brings none");
-    Path data = Files.createTempDirectory("waybill-data-");
+    Path data = temporary.resolve("data");
     ServiceProcess first = embedded(data).startReady();
     Rest.Answer answer =
         first.rest().post("/v1/jobs", "{\"kind\": \"echo\", \"payload\": {\"hello\": 1}}");

@@ -1,6 +1,7 @@
 package dev.waybill.blackbox;
 
 import io.zonky.test.db.postgres.embedded.EmbeddedPostgres;
+import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -8,8 +9,12 @@ import java.nio.file.Path;
 import java.sql.DriverManager;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.Comparator;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+import java.util.stream.Stream;
 import org.awaitility.Awaitility;
 
 /**
@@ -20,6 +25,13 @@ final class TestPostgres implements AutoCloseable {
 
   private static final String TEMPLATE = "waybill_template";
   private static final AtomicInteger DATABASES = new AtomicInteger();
+
+  /** Zonky logs every step, and a stack trace when what it stops is stopped already. */
+  private static final Logger QUIET = Logger.getLogger("io.zonky.test");
+
+  static {
+    QUIET.setLevel(Level.OFF);
+  }
 
   private static final class Shared {
     static final TestPostgres IT = own();
@@ -34,6 +46,7 @@ final class TestPostgres implements AutoCloseable {
     this.directory = directory;
     this.port = Ports.free();
     this.server = launch();
+    Runtime.getRuntime().addShutdownHook(new Thread(this::remove));
   }
 
   static TestPostgres shared() {
@@ -58,6 +71,9 @@ final class TestPostgres implements AutoCloseable {
       return EmbeddedPostgres.builder()
           .setDataDirectory(directory.resolve("data"))
           .setCleanDataDirectory(false)
+          .setRegisterShutdownHook(false)
+          .setOutputRedirector(ProcessBuilder.Redirect.appendTo(log()))
+          .setErrorRedirector(ProcessBuilder.Redirect.appendTo(log()))
           .setPort(port)
           .setPGStartupWait(Duration.ofSeconds(60))
           // Zonky's default is off, which loses acknowledged commits in an immediate stop.
@@ -126,8 +142,25 @@ final class TestPostgres implements AutoCloseable {
         });
   }
 
+  private File log() {
+    return directory.resolve("server.log").toFile();
+  }
+
   @Override
   public void close() throws IOException {
     server.close();
+  }
+
+  private void remove() {
+    try {
+      close();
+      try (Stream<Path> tree = Files.walk(directory)) {
+        for (Path path : tree.sorted(Comparator.reverseOrder()).toList()) {
+          Files.delete(path);
+        }
+      }
+    } catch (IOException failure) {
+      System.err.println("not removed: " + directory + " " + failure);
+    }
   }
 }
