@@ -86,7 +86,10 @@ final class Handlers {
     } catch (Unreadable unreadable) {
       return Outcome.dead(String.valueOf(unreadable.getMessage()));
     }
-    return handler.run(payload, context);
+    // Written without null checks, a handler may forget to return one; unseen, it would cost the
+    // slot.
+    @Nullable Outcome outcome = handler.run(payload, context);
+    return outcome == null ? Outcome.retry("the handler returned null") : outcome;
   }
 
   private Object read(Claimed job, int version, JavaType type) throws Unreadable {
@@ -97,7 +100,14 @@ final class Handlers {
             ? lifted.toString()
             : mapper.convertValue(lifted, type);
       }
-      return type.hasRawClass(String.class) ? job.payload() : mapper.readValue(job.payload(), type);
+      if (type.hasRawClass(String.class)) {
+        return job.payload();
+      }
+      @Nullable Object payload = mapper.readValue(job.payload(), type);
+      if (payload == null) {
+        throw new Unreadable("the payload is null, and no " + type.getRawClass().getSimpleName());
+      }
+      return payload;
     } catch (JsonProcessingException | IllegalArgumentException refused) {
       Throwable cause = refused instanceof IllegalArgumentException ? refused.getCause() : refused;
       throw new Unreadable(

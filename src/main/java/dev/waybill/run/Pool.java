@@ -9,6 +9,7 @@ import dev.waybill.policy.Policies;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -63,6 +64,7 @@ final class Pool {
   private final Settler settler;
   private final PoolEvents events;
   private final BooleanSupplier wakeups;
+  private final Duration grace;
   private final Semaphore free;
   private final Set<Running> running = ConcurrentHashMap.newKeySet();
   private final Pulse pulse = new Pulse();
@@ -85,6 +87,7 @@ final class Pool {
     this.policies = parts.policies();
     this.settler = parts.settler();
     this.events = parts.events();
+    this.grace = parts.settings().grace();
     this.free = new Semaphore(plan.slots());
     this.wakeups = wakeups;
   }
@@ -237,7 +240,7 @@ final class Pool {
   }
 
   private void start(Claimed job) {
-    var attempt = new Running(job, policies.of(job.kind()).timeout(), settler);
+    var attempt = new Running(job, policies.of(job.kind()).timeout(), grace, settler);
     running.add(attempt);
     Thread.ofVirtual().name("job-" + job.id()).start(() -> work(attempt));
   }

@@ -7,7 +7,12 @@ import jakarta.inject.Singleton;
 
 /** What all pools of a process share. */
 @Singleton
-record PoolParts(Handlers handlers, Policies policies, Settler settler, PoolEvents events) {
+record PoolParts(
+    Handlers handlers,
+    Policies policies,
+    Settler settler,
+    PoolEvents events,
+    RunSettings settings) {
   @Inject
   PoolParts {}
 }

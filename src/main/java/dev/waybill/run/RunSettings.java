@@ -22,4 +22,11 @@ interface RunSettings {
   /** {@code WAYBILL_DRAIN}: how long jobs may go on after the signal to stop. */
   @WithDefault("25s")
   Duration drain();
+
+  /**
+   * {@code WAYBILL_GRACE}: how long after its time limit a handler may take to end, before its job
+   * goes on without it.
+   */
+  @WithDefault("10s")
+  Duration grace();
 }

@@ -26,13 +26,11 @@ final class Running implements JobContext {
     DRAIN
   }
 
-  /** How long after its time limit a handler may take to end. */
-  private static final long GRACE_NANOS = 10_000_000_000L;
-
   private final Claimed job;
   private final Settler settler;
   private final long startNanos = System.nanoTime();
   private final long timeoutNanos;
+  private final long graceNanos;
   private final AtomicReference<@Nullable Stop> stop = new AtomicReference<>();
 
   /** When the lease ends, by nanoTime; moved on by the heartbeat. */
@@ -43,10 +41,11 @@ final class Running implements JobContext {
   private volatile boolean abandoned;
   private final AtomicReference<@Nullable String> progress = new AtomicReference<>();
 
-  Running(Claimed job, Duration timeout, Settler settler) {
+  Running(Claimed job, Duration timeout, Duration grace, Settler settler) {
     this.job = job;
     this.settler = settler;
     this.timeoutNanos = timeout.toNanos();
+    this.graceNanos = grace.toNanos();
     this.leaseEndNanos = job.leaseEndNanos();
   }
 
@@ -71,7 +70,7 @@ final class Running implements JobContext {
   }
 
   boolean overdue(long nowNanos) {
-    return nowNanos - startNanos > timeoutNanos + GRACE_NANOS;
+    return nowNanos - startNanos > timeoutNanos + graceNanos;
   }
 
   @Nullable Stop stopped() {
@@ -123,8 +122,13 @@ final class Running implements JobContext {
     return abandoned;
   }
 
-  @Nullable String takeProgress() {
-    return progress.getAndSet(null);
+  @Nullable String progress() {
+    return progress.get();
+  }
+
+  /** Written, so it need not be again; unless the handler said something new meanwhile. */
+  void progressWritten(@Nullable String written) {
+    boolean _ = progress.compareAndSet(written, null);
   }
 
   @Override

@@ -111,10 +111,13 @@ final class Watch {
   private void ask(List<Running> due, List<Running> old) throws SQLException {
     if (!due.isEmpty()) {
       long sent = System.nanoTime();
-      Set<Long> extended = leases.extend(due.stream().map(Watch::held).toList());
-      for (Running attempt : due) {
+      List<Leases.Held> held = due.stream().map(Watch::held).toList();
+      Set<Long> extended = leases.extend(held);
+      for (int i = 0; i < held.size(); i++) {
+        Running attempt = due.get(i);
         if (extended.contains(attempt.id())) {
           attempt.leaseExtendedTo(sent + leaseNanos(attempt));
+          attempt.progressWritten(held.get(i).progress());
         } else {
           old.add(attempt);
         }
@@ -140,7 +143,7 @@ final class Watch {
 
   private static Leases.Held held(Running attempt) {
     return new Leases.Held(
-        attempt.id(), attempt.job().token(), attempt.job().leaseMillis(), attempt.takeProgress());
+        attempt.id(), attempt.job().token(), attempt.job().leaseMillis(), attempt.progress());
   }
 
   private static long leaseNanos(Running attempt) {

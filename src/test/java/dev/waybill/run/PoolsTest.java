@@ -1,0 +1,496 @@
+package dev.waybill.run;
+
+import static org.awaitility.Awaitility.await;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.waybill.TestDatabase;
+import dev.waybill.job.Outcome;
+import dev.waybill.retain.Reaper;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+class PoolsTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  /** Handlers that wait for the test, wait here. */
+  private final CountDownLatch gate = new CountDownLatch(1);
+
+  private final ConcurrentLinkedQueue<String> said = new ConcurrentLinkedQueue<>();
+
+  @AfterEach
+  void audit() throws SQLException {
+    gate.countDown();
+    DB.auditIsClean();
+  }
+
+  private static void waitForState(long id, String state) {
+    await().until(() -> DB.state(id).equals(state));
+  }
+
+  private static long running() throws SQLException {
+    return DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'");
+  }
+
+  /** Waits for the gate, or says that it was interrupted and fails for it. */
+  private Outcome waiting(JsonNode payload, JobContext context) throws InterruptedException {
+    said.add("at work");
+    try {
+      gate.await();
+    } catch (InterruptedException stop) {
+      said.add("interrupted, cancelled=" + context.cancelled());
+      throw stop;
+    }
+    return Outcome.done();
+  }
+
+  // --------------------------------------------------------------------------------------------
+  // slots
+
+  @Test
+  void a_pool_never_holds_more_jobs_than_it_has_slots() throws Exception {
+    DB.enqueue("k", 300);
+    var inside = new AtomicInteger();
+    var most = new AtomicInteger();
+    try (var house =
+        new TestHouse(DB, "p=k:7")
+            .with(
+                "k",
+                (_, _) -> {
+                  most.accumulateAndGet(inside.incrementAndGet(), Math::max);
+                  assertTrue(running() <= 7, "running in the database");
+                  inside.decrementAndGet();
+                  return Outcome.done();
+                })
+            .start()) {
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+      assertEquals(0, house.running().slotsInUse().values().stream().mapToInt(n -> n).sum());
+    }
+    assertEquals(300, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE attempt = 1"));
+    assertTrue(most.get() <= 7, "at work at once: " + most);
+  }
+
+  @Test
+  void a_full_pool_claims_nothing_and_does_not_stand_in_the_way_of_another() throws Exception {
+    DB.enqueue("slow", 10);
+    try (var _ =
+        new TestHouse(DB, "a=slow:2;b=quick:2")
+            .with("slow", this::waiting)
+            .with("quick", (_, _) -> Outcome.done())
+            .start()) {
+      await().until(() -> said.size() == 2);
+      for (long id : DB.enqueue("quick", 20)) {
+        waitForState(id, "done");
+      }
+      assertEquals(2, running(), "the rest waits in the database, for whoever has a slot");
+      gate.countDown();
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+    }
+  }
+
+  @Test
+  void every_kind_without_a_pool_of_its_own_runs_in_the_rest() throws Exception {
+    try (var _ =
+        new TestHouse(DB, "one=a:1;rest=*:4")
+            .with("a", (_, _) -> Outcome.done())
+            .with("b", (_, _) -> Outcome.done())
+            .start()) {
+      waitForState(DB.enqueue("a"), "done");
+      waitForState(DB.enqueue("b"), "done");
+    }
+  }
+
+  // -----------------------------------------------------------------------------------------
+  // outcomes
+
+  @Test
+  void what_a_handler_throws_is_a_retry() throws Exception {
+    try (var house =
+        new TestHouse(DB, "p=*:4")
+            .with(
+                "exception",
+                (_, _) -> {
+                  throw new IllegalStateException("out of luck");
+                })
+            .with(
+                "error",
+                (_, _) -> {
+                  throw new StackOverflowError("too deep");
+                })
+            .with("nothing", (_, _) -> nothing())
+            .start()) {
+      for (String kind : List.of("exception", "error", "nothing")) {
+        long id = DB.enqueue(kind);
+        waitForState(id, "scheduled");
+        assertTrue(
+            DB.is("SELECT attempt = 1 AND last_error <> '' FROM waybill.jobs WHERE id = ?", id));
+        await().until(() -> house.heard("settled " + id + " retry SETTLED"));
+      }
+      await().until(() -> house.running().slotsInUse().values().stream().allMatch(n -> n == 0));
+      assertEquals(
+          "java.lang.IllegalStateException: out of luck",
+          DB.text("SELECT last_error FROM waybill.jobs WHERE kind = 'exception'"));
+    }
+  }
+
+  @SuppressWarnings("NullAway") // What a handler compiled without checks may return.
+  private static Outcome nothing() {
+    return null;
+  }
+
+  /** A payload with a shape. */
+  record Order(long number, String to) {}
+
+  private record TakesOrders(ConcurrentLinkedQueue<String> said) implements JobHandler<Order> {
+    @Override
+    public String kind() {
+      return "order";
+    }
+
+    @Override
+    public int payloadVersion() {
+      return 3;
+    }
+
+    @Override
+    public Outcome run(Order order, JobContext context) {
+      said.add(order.number() + " to " + order.to());
+      return Outcome.done();
+    }
+  }
+
+  private record Lifts(int fromVersion, String from, String into) implements Upcaster {
+    @Override
+    public String kind() {
+      return "order";
+    }
+
+    @Override
+    public JsonNode lift(JsonNode payload) {
+      JsonNode value = payload.get(from);
+      return value == null ? payload : ((ObjectNode) payload).set(into, value);
+    }
+  }
+
+  private TestHouse orders() {
+    return new TestHouse(DB, "p=*:4").with(new TakesOrders(said));
+  }
+
+  @Test
+  void upcasters_lift_older_payloads_step_by_step() throws Exception {
+    try (var _ =
+        orders().with(new Lifts(1, "no", "nr")).with(new Lifts(2, "nr", "number")).start()) {
+      for (String arguments :
+          List.of(
+              "payload => '{\"no\": 1, \"to\": \"a\"}'",
+              "payload => '{\"nr\": 2, \"to\": \"b\"}', payload_version => 2",
+              "payload => '{\"number\": 3, \"to\": \"c\", \"new\": 1}', payload_version => 3")) {
+        waitForState(DB.number("SELECT waybill.enqueue('order', " + arguments + ")"), "done");
+      }
+      assertEquals(List.of("1 to a", "2 to b", "3 to c"), List.copyOf(said));
+      long newer = DB.number("SELECT waybill.enqueue('order', payload_version => 4)");
+      waitForState(
+          DB.number(
+              "SELECT waybill.enqueue('order', payload => '{\"number\": 4}', payload_version => 3)"),
+          "done");
+      assertEquals("ready", DB.state(newer));
+    }
+  }
+
+  @Test
+  void a_payload_that_cannot_be_read_is_a_dead_letter_that_does_not_quote_it() throws Exception {
+    try (var _ = orders().start()) {
+      for (String arguments :
+          List.of(
+              "payload => '{\"number\": \"secret\"}', payload_version => 3",
+              "payload => '\"secret\"', payload_version => 3",
+              "payload => '[\"secret\"]', payload_version => 3",
+              "payload => '{\"number\": {\"secret\": 1}}', payload_version => 3",
+              "payload => '{\"number\": 1e300, \"to\": \"secret\"}', payload_version => 3",
+              "payload => 'null', payload_version => 3",
+              "payload => '{\"secret\": 1}', payload_version => 2")) {
+        long id = DB.number("SELECT waybill.enqueue('order', " + arguments + ")");
+        waitForState(id, "dead");
+        String error = DB.text("SELECT last_error FROM waybill.jobs_dead WHERE id = ?", id);
+        assertTrue(error.contains("payload"), error);
+        assertFalse(error.contains("secret"), error);
+      }
+      assertEquals(List.of(), List.copyOf(said));
+    }
+  }
+
+  @Test
+  void an_exhausted_job_is_buried_and_not_run() throws Exception {
+    long id = DB.enqueue("k");
+    DB.execute("UPDATE waybill.jobs SET attempt = 3");
+    DB.execute("INSERT INTO waybill.kinds (kind, max_attempts) VALUES ('k', 2)");
+    try (var _ = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+      waitForState(id, "dead");
+      assertEquals(List.of(), List.copyOf(said));
+    }
+  }
+
+  @Test
+  void a_handler_settles_in_its_own_transaction() throws Exception {
+    DB.execute("CREATE TABLE IF NOT EXISTS effect (job bigint)");
+    try (var house =
+        new TestHouse(DB, "p=*:4")
+            .with(
+                "k",
+                (_, context) -> {
+                  try (Connection connection = DB.connect()) {
+                    connection.setAutoCommit(false);
+                    TestDatabase.execute(connection, "INSERT INTO effect VALUES (?)", context.id());
+                    context.settleIn(connection, Outcome.done("kept"));
+                    connection.commit();
+                    connection.setAutoCommit(true);
+                  }
+                  return new Outcome.Settled();
+                })
+            .start()) {
+      long id = DB.enqueue("k");
+      waitForState(id, "done");
+      assertEquals(1, DB.number("SELECT count(*) FROM effect WHERE job = ?", id));
+      await().until(() -> house.heard("settled " + id + " done SETTLED"));
+    }
+  }
+
+  @Test
+  void promoted_jobs_are_picked_up() throws Exception {
+    try (var _ = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start()) {
+      long id = DB.number("SELECT waybill.enqueue('k', run_at => now() + interval '150 ms')");
+      waitForState(id, "done");
+      assertTrue(DB.is("SELECT started_at >= run_at FROM waybill.jobs_done WHERE id = ?", id));
+    }
+  }
+
+  // ------------------------------------------------------------------------ time limits and lost
+  // leases
+
+  private static void policy(String column, long value) throws SQLException {
+    DB.execute("INSERT INTO waybill.kinds (kind, " + column + ") VALUES ('k', ?)", value);
+  }
+
+  @Test
+  void the_time_limit_interrupts_the_handler_and_is_a_retry() throws Exception {
+    policy("timeout_ms", 50);
+    try (var _ = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+      long id = DB.enqueue("k");
+      waitForState(id, "scheduled");
+      assertEquals("timeout", DB.text("SELECT last_error FROM waybill.jobs WHERE id = ?", id));
+      assertTrue(said.contains("interrupted, cancelled=true"), said.toString());
+    }
+  }
+
+  @Test
+  void a_handler_that_does_not_heed_its_interrupt_is_left_behind_with_its_slot() throws Exception {
+    policy("timeout_ms", 50);
+    DB.enqueue("k", 2);
+    try (var house =
+        new TestHouse(DB, "p=*:1")
+            .with(
+                "k",
+                (_, _) -> {
+                  deaf();
+                  return Outcome.done();
+                })
+            .start()) {
+      await()
+          .until(() ->
+              DB.number("SELECT count(*) FROM waybill.jobs WHERE last_error LIKE '%did not heed%'")
+                  == 1);
+      assertEquals(1, house.running().slotsInUse().get("p"), "its thread is still at work");
+      assertEquals(1, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'ready'"));
+      gate.countDown();
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs_done") == 1);
+    }
+  }
+
+  /** Waits for the gate, whoever interrupts. */
+  private void deaf() {
+    while (gate.getCount() > 0) {
+      try {
+        gate.await();
+      } catch (InterruptedException _) {
+        said.add("not now");
+      }
+    }
+  }
+
+  @Test
+  void a_handler_whose_lease_was_taken_over_is_interrupted_and_changes_nothing() throws Exception {
+    policy("lease_ms", 1_000);
+    try (var house = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+      long id = DB.enqueue("k");
+      await().until(() -> said.size() == 1);
+      // Somebody else's reaper and claim, in one: another token.
+      DB.execute(
+          "UPDATE waybill.jobs SET token = gen_random_uuid(), worker = 'other', attempt = 2, lease_until = now() + interval '1 hour'");
+      await().until(() -> said.contains("interrupted, cancelled=true"));
+      await().until(() -> house.heard("lost " + id));
+      assertTrue(
+          DB.is("SELECT state = 'running' AND worker = 'other' AND attempt = 2 FROM waybill.jobs"));
+    }
+  }
+
+  @Test
+  void cancelling_interrupts_a_running_handler() throws Exception {
+    try (var _ = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+      long id = DB.enqueue("k");
+      await().until(() -> said.size() == 1);
+      assertTrue(DB.is("SELECT waybill.cancel(?)", id));
+      await().until(() -> said.contains("interrupted, cancelled=true"));
+      assertEquals("cancelled", DB.state(id));
+    }
+  }
+
+  @Test
+  void a_job_longer_than_its_lease_keeps_it() throws Exception {
+    policy("lease_ms", 1_000);
+    try (var house = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+      List<Long> ids = DB.enqueue("k", 3);
+      await().until(() -> said.size() == 3);
+      await()
+          .until(() -> {
+            new Reaper(DB.database()).reap();
+            return DB.number(
+                    """
+                    SELECT count(*) FROM waybill.jobs WHERE lease_until > started_at + interval '2.5 s' AND attempt = 1
+                    """)
+                == 3;
+          });
+      gate.countDown();
+      for (long id : ids) {
+        waitForState(id, "done");
+        assertFalse(house.heard("lost " + id));
+      }
+    }
+  }
+
+  @Test
+  void progress_reported_once_shows_up() throws Exception {
+    policy("lease_ms", 4_000);
+    try (var _ =
+        new TestHouse(DB, "p=*:4")
+            .with(
+                "k",
+                (payload, context) -> {
+                  context.progress(0.25, "a quarter");
+                  return waiting(payload, context);
+                })
+            .start()) {
+      DB.enqueue("k");
+      await()
+          .until(() ->
+              DB.number("SELECT count(*) FROM waybill.jobs WHERE progress ->> 'note' = 'a quarter'")
+                  == 1);
+      gate.countDown();
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------------
+  // drain
+
+  @Test
+  void a_drain_lets_jobs_finish() throws Exception {
+    long id;
+    try (var house =
+        new TestHouse(DB, "p=*:4")
+            .with(
+                "k",
+                (_, _) -> {
+                  said.add("at work");
+                  TimeUnit.MILLISECONDS.sleep(300);
+                  return Outcome.done();
+                })
+            .start()) {
+      id = DB.enqueue("k");
+      await().until(() -> said.size() == 1);
+      house.drain();
+    }
+    assertEquals("done", DB.state(id));
+  }
+
+  @Test
+  void a_drain_gives_back_what_does_not_finish_with_its_attempt() throws Exception {
+    List<Long> ids = DB.enqueue("k", 9);
+    try (var house =
+        new TestHouse(DB, "p=*:5")
+            .drainsIn(Duration.ofMillis(50))
+            .with("k", this::waiting)
+            .start()) {
+      await().until(() -> said.size() == 5);
+      house.drain();
+      assertFalse(house.running().ready());
+    }
+    assertEquals(9, ids.size());
+    assertEquals(
+        9,
+        DB.number(
+            "SELECT count(*) FROM waybill.jobs WHERE state = 'ready' AND attempt = 0 AND token IS NULL"));
+  }
+
+  @Test
+  void a_drain_goes_on_without_a_handler_that_does_not_stop() throws Exception {
+    long id = DB.enqueue("k");
+    try (var house =
+        new TestHouse(DB, "p=*:5")
+            .drainsIn(Duration.ofMillis(50))
+            .with(
+                "k",
+                (_, _) -> {
+                  said.add("at work");
+                  deaf();
+                  return Outcome.done();
+                })
+            .start()) {
+      await().until(() -> said.contains("at work"));
+      house.drain();
+    }
+    assertTrue(
+        DB.is(
+            "SELECT state = 'ready' AND attempt = 0 AND token IS NULL FROM waybill.jobs WHERE id = ?",
+            id));
+  }
+
+  @Test
+  void no_claim_after_the_drain_began() throws Exception {
+    var house = new TestHouse(DB, "p=*:5").with("k", (_, _) -> Outcome.done()).start();
+    waitForState(DB.enqueue("k"), "done");
+    house.close();
+    DB.enqueue("k", 3);
+    assertEquals(3, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'ready'"));
+  }
+
+  // -------------------------------------------------------------------------------------------
+  // handlers
+
+  @Test
+  void two_handlers_for_one_kind_are_refused() {
+    var house =
+        new TestHouse(DB, "p=*:5")
+            .with("k", (_, _) -> Outcome.done())
+            .with("k", (_, _) -> Outcome.done());
+    @Nullable RuntimeException refused = null;
+    try {
+      house.start();
+    } catch (SQLException | IllegalStateException e) {
+      refused = new IllegalStateException(e);
+    }
+    assertTrue(String.valueOf(refused).contains("two handlers for the kind k"));
+  }
+}

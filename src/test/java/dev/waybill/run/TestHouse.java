@@ -1,0 +1,143 @@
+package dev.waybill.run;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.waybill.TestDatabase;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.Outcome;
+import dev.waybill.policy.Policies;
+import dev.waybill.settle.ResultWriter;
+import dev.waybill.settle.Settled;
+import dev.waybill.settle.Settler;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentLinkedQueue;
+
+/** The pools of one process, with handlers made for a test. */
+final class TestHouse implements AutoCloseable {
+
+  /** What a handler does. */
+  interface Work {
+    Outcome on(JsonNode payload, JobContext context) throws Exception;
+  }
+
+  /** A handler that takes any payload. */
+  record Does(String kind, Work work) implements JobHandler<JsonNode> {
+    @Override
+    public Outcome run(JsonNode payload, JobContext context) throws Exception {
+      return work.on(payload, context);
+    }
+  }
+
+  private record Fixed(String pools, Duration drain, Duration grace) implements RunSettings {
+    @Override
+    public Optional<String> worker() {
+      return Optional.of("house");
+    }
+  }
+
+  /** What was heard, one line each: for the handlers' side of the story. */
+  static final class Heard implements PoolEvents {
+    final ConcurrentLinkedQueue<String> lines = new ConcurrentLinkedQueue<>();
+
+    @Override
+    public void claimed(String pool, List<Claimed> batch, long nanos) {
+      batch.forEach(job -> lines.add("claimed " + job.id()));
+    }
+
+    @Override
+    public void ran(Claimed job, Outcome outcome, long nanos) {
+      lines.add("ran " + job.id() + " " + outcome.word());
+    }
+
+    @Override
+    public void settled(Claimed job, Outcome outcome, Settled how) {
+      lines.add("settled " + job.id() + " " + outcome.word() + " " + how);
+    }
+
+    @Override
+    public void leaseLost(Claimed job) {
+      lines.add("lost " + job.id());
+    }
+  }
+
+  private final List<JobHandler<?>> handlers = new ArrayList<>();
+  private final List<Upcaster> upcasters = new ArrayList<>();
+  private final TestDatabase db;
+  private final String plan;
+  private Duration drain = Duration.ofSeconds(10);
+  final Heard heard = new Heard();
+  final Policies policies;
+  private Pools pools;
+  private boolean drained;
+
+  TestHouse(TestDatabase db, String plan) {
+    this.db = db;
+    this.plan = plan;
+    this.policies = new Policies(db.database());
+    this.pools = pools();
+  }
+
+  TestHouse with(JobHandler<?> handler) {
+    handlers.add(handler);
+    return this;
+  }
+
+  TestHouse with(String kind, Work work) {
+    return with(new Does(kind, work));
+  }
+
+  TestHouse with(Upcaster upcaster) {
+    upcasters.add(upcaster);
+    return this;
+  }
+
+  TestHouse drainsIn(Duration limit) {
+    drain = limit;
+    return this;
+  }
+
+  private Pools pools() {
+    var mapper = new ObjectMapper();
+    var settings = new Fixed(plan, drain, Duration.ofMillis(300));
+    var settler = new Settler(db.database(), policies, new ResultWriter(mapper));
+    var parts =
+        new PoolParts(
+            new Handlers(handlers, upcasters, mapper), policies, settler, heard, settings);
+    return new Pools(db.database(), parts, settings, new WorkerName(settings));
+  }
+
+  TestHouse start() throws SQLException {
+    pools = pools();
+    pools.start();
+    return this;
+  }
+
+  Pools running() {
+    return pools;
+  }
+
+  boolean heard(String line) {
+    return heard.lines.contains(line);
+  }
+
+  void drain() throws InterruptedException {
+    drained = true;
+    pools.drain();
+  }
+
+  @Override
+  public void close() {
+    try {
+      if (!drained) {
+        drain();
+      }
+    } catch (InterruptedException stop) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException(stop);
+    }
+  }
+}
