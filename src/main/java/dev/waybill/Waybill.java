@@ -19,6 +19,12 @@ public final class Waybill {
 
   static final int EXIT_REFUSED = 2;
 
+  /**
+   * A constant when the native image is built, so that neither the embedded room nor the archive of
+   * the server gets into it.
+   */
+  private static final boolean EMBEDS = ImageMode.current() == ImageMode.JVM;
+
   /** Counted down when the service has drained; the embedded database stops after that. */
   private static final CountDownLatch OVER = new CountDownLatch(1);
 
@@ -44,7 +50,7 @@ public final class Waybill {
       DatabaseUrl.parse(url).apply();
       return;
     }
-    if (ImageMode.current() != ImageMode.JVM) {
+    if (!EMBEDS) {
       throw new DatabaseUrl.Refused(
           "set WAYBILL_DB_URL, for example postgresql://waybill:secret@localhost:5432/waybill"
               + " (the native binary brings no database of its own)");

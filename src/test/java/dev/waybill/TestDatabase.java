@@ -36,7 +36,8 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 /**
  * A migrated database for a test class, empty again before each test. One PostgreSQL serves all
  * classes of a test JVM; each database is copied from a template, and its connections come from the
- * same pool as the engine's, with the session settings that application.properties gives them.
+ * same pool as the engine's, with the session settings that microprofile-config.properties gives
+ * them.
  */
 public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
 
@@ -69,7 +70,7 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
             .schemas("waybill")
             .defaultSchema("waybill")
             .table("schema_history")
-            .locations("filesystem:src/main/resources/db/migration")
+            .locations("filesystem:src/main/resources/db/waybill")
             .load()
             .migrate();
         return postgres;
@@ -125,7 +126,8 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   private static String sessionSettings() {
     var properties = new Properties();
     try (Reader in =
-        Files.newBufferedReader(Path.of("src/main/resources/application.properties"))) {
+        Files.newBufferedReader(
+            Path.of("src/main/resources/META-INF/microprofile-config.properties"))) {
       properties.load(in);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
