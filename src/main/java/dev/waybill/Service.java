@@ -7,6 +7,7 @@ import dev.waybill.run.Pools;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.QuarkusApplication;
 import io.quarkus.runtime.ShutdownDelayInitiatedEvent;
+import io.quarkus.scheduler.Scheduler;
 import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
@@ -30,6 +31,7 @@ final class Service implements QuarkusApplication {
   private final Pools pools;
   private final Wakeup wakeup;
   private final Maintenance maintenance;
+  private final Scheduler beats;
 
   @Inject
   Service(
@@ -38,13 +40,15 @@ final class Service implements QuarkusApplication {
       Partitions partitions,
       Pools pools,
       Maintenance maintenance,
-      Wakeup wakeup) {
+      Wakeup wakeup,
+      Scheduler beats) {
     this.settings = settings;
     this.schema = schema;
     this.partitions = partitions;
     this.pools = pools;
     this.maintenance = maintenance;
     this.wakeup = wakeup;
+    this.beats = beats;
   }
 
   @Override
@@ -97,6 +101,7 @@ final class Service implements QuarkusApplication {
       wakeup.start();
     }
     pools.heedPolicies();
+    beats.resume();
   }
 
   private void sayWhereToLook() {
@@ -115,6 +120,7 @@ final class Service implements QuarkusApplication {
    * answers meanwhile: not ready, so that nobody sends more, while requests under way are served.
    */
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
+    beats.pause();
     maintenance.stop();
     wakeup.stop();
     pools.drain();
