@@ -122,7 +122,7 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
     return AgroalDataSource.from(settings);
   }
 
-  /** What production connections begin with. */
+  /** What the connections of the engine begin with. */
   private static String sessionSettings() {
     var properties = new Properties();
     try (Reader in =
