@@ -36,7 +36,8 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 /**
  * A migrated database for a test class, empty again before each test. One PostgreSQL serves all
  * classes of a test JVM; each database is copied from a template, and its connections come from the
- * same pool as in production, with the session settings that microprofile-config.properties gives them.
+ * same pool as in production, with the session settings that microprofile-config.properties gives
+ * them.
  */
 public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
 
@@ -125,7 +126,8 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   private static String sessionSettings() {
     var properties = new Properties();
     try (Reader in =
-        Files.newBufferedReader(Path.of("src/main/resources/META-INF/microprofile-config.properties"))) {
+        Files.newBufferedReader(
+            Path.of("src/main/resources/META-INF/microprofile-config.properties"))) {
       properties.load(in);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
