@@ -122,8 +122,8 @@ final class Service implements QuarkusApplication {
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     beats.pause();
     maintenance.stop();
-    wakeup.stop();
     pools.drain();
+    wakeup.stop();
     Waybill.over();
   }
 }

@@ -255,6 +255,11 @@ CREATE FUNCTION waybill.came(kind text, jobs bigint) RETURNS void LANGUAGE plpgs
 BEGIN
   INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
   IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = came.kind AND w.armed) THEN
+    -- Such a transaction may not touch a row that was changed since its snapshot, and must not fail because of a hint.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      PERFORM pg_notify('waybill', came.kind);
+      RETURN;
+    END IF;
     UPDATE waybill.waiting w SET armed = false
     WHERE w.kind = (SELECT a.kind FROM waybill.waiting a WHERE a.kind = came.kind AND a.armed FOR UPDATE SKIP LOCKED);
     IF FOUND THEN

@@ -4,6 +4,7 @@ import dev.waybill.db.Database;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Policy;
 import dev.waybill.policy.Policies;
+import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
@@ -103,20 +104,29 @@ public final class Claimer {
   }
 
   /**
-   * Asks producers of these kinds to notify, from the next commit on; look once more after it. In
-   * the order of their names, so that two who arm cannot deadlock.
+   * Asks producers of these kinds to notify, from the next commit on; look once more after it.
+   * {@code SKIP LOCKED}: a row that an open producer's transaction has disarmed is passed by, or
+   * the pool would wait for that transaction; its commit notifies anyway.
    */
   private static final String ARM =
       """
-      INSERT INTO waybill.waiting (kind, armed) SELECT kind, true FROM unnest(?::text[]) AS kind ORDER BY kind
-      ON CONFLICT (kind) DO UPDATE SET armed = true WHERE NOT waiting.armed
+      WITH made AS (
+        INSERT INTO waybill.waiting (kind, armed) SELECT asked.kind, true FROM unnest(?::text[]) AS asked(kind)
+        WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = asked.kind)
+        ORDER BY asked.kind ON CONFLICT (kind) DO NOTHING
+      ), asleep AS MATERIALIZED (
+        SELECT kind FROM waybill.waiting WHERE kind = ANY (?) AND NOT armed FOR NO KEY UPDATE SKIP LOCKED
+      )
+      UPDATE waybill.waiting w SET armed = true FROM asleep WHERE w.kind = asleep.kind
       """;
 
   public void arm() throws SQLException {
     Object[] sorted = kinds.keySet().stream().sorted().toArray();
     database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(ARM)) {
-        statement.setArray(1, connection.createArrayOf("text", sorted));
+        Array names = connection.createArrayOf("text", sorted);
+        statement.setArray(1, names);
+        statement.setArray(2, names);
         return statement.executeUpdate();
       }
     });

@@ -45,7 +45,7 @@ final class Lanes {
         turns.add(tenant);
       }
     }
-    fresh.keySet().forEach(turns::addFirst);
+    turns.addAll(fresh.keySet());
     lanesOf.values().forEach(lanes -> lanes.sort(Comparator.comparingLong(Lane::rank)));
   }
 

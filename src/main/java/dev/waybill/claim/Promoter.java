@@ -24,7 +24,7 @@ public final class Promoter {
         SELECT id FROM waybill.jobs WHERE state = 'scheduled' AND run_at <= now()
         ORDER BY run_at LIMIT ? FOR NO KEY UPDATE SKIP LOCKED
       ), promoted AS (
-        UPDATE waybill.jobs j SET state = 'ready' FROM due WHERE j.id = due.id RETURNING 1
+        UPDATE waybill.jobs j SET state = 'ready' FROM due WHERE j.id = ANY (ARRAY(SELECT id FROM due)) AND j.id = due.id RETURNING 1
       )
       SELECT (SELECT count(*) FROM promoted),
         (SELECT ceil(extract(epoch FROM run_at - now()) * 1000)::bigint FROM waybill.jobs

@@ -67,9 +67,9 @@ public final class Listener {
     while (!stopping) {
       try {
         listen();
-      } catch (SQLException failure) {
+      } catch (SQLException | RuntimeException failure) {
         if (!stopping && !said) {
-          LOG.warnf("not listening, polling meanwhile sqlstate=%s", failure.getSQLState());
+          LOG.warnf("not listening, polling meanwhile: %s", failure.getClass().getSimpleName());
         }
         said = !connected;
         connected = false;

@@ -2,6 +2,7 @@ package dev.waybill.db;
 
 import java.sql.SQLException;
 import org.jspecify.annotations.Nullable;
+import org.postgresql.util.PSQLException;
 
 /** What an error of the database means, by SQLSTATE: the one place that knows. */
 public enum SqlState {
@@ -35,7 +36,11 @@ public enum SqlState {
       case "57014" -> TIMED_OUT;
       case "23505" -> DUPLICATE;
       case "23514" ->
-          failure.getMessage() != null && failure.getMessage().contains("no partition")
+          // A check names its constraint, a missing partition has none; the text may be in any
+          // language.
+          failure instanceof PSQLException said
+                  && said.getServerErrorMessage() != null
+                  && said.getServerErrorMessage().getConstraint() == null
               ? NO_PARTITION
               : BAD_VALUE;
       default ->

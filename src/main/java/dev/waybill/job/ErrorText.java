@@ -13,9 +13,18 @@ public final class ErrorText {
   private ErrorText() {}
 
   public static String of(Throwable failure) {
-    String message = failure.getMessage();
+    @Nullable String message = messageOf(failure);
     String name = failure.getClass().getName();
     return clean(message == null || message.isBlank() ? name : name + ": " + message);
+  }
+
+  /** Foreign code, which may throw in its turn. */
+  private static @Nullable String messageOf(Throwable failure) {
+    try {
+      return failure.getMessage();
+    } catch (RuntimeException | Error _) {
+      return null;
+    }
   }
 
   /**

@@ -55,6 +55,9 @@ final class Pool {
    */
   private static final long SWEEP_NANOS = 100_000_000;
 
+  /** Sweeps take a tenth of the time at most, but late commits are found within two seconds. */
+  private static final long SWEEP_NANOS_MAX = 1_500_000_000;
+
   private static final int BATCH_MAX = 500;
 
   private final PoolPlan plan;
@@ -78,6 +81,7 @@ final class Pool {
   private final AtomicLong usualNanos = new AtomicLong(SHORT_JOB_NANOS);
 
   private @Nullable Thread loop;
+  private long sweepEveryNanos = SWEEP_NANOS;
   private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
 
   Pool(PoolPlan plan, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
@@ -117,6 +121,11 @@ final class Pool {
     return plan.name();
   }
 
+  /** Busy to the last slot: it cannot claim, and need not. */
+  boolean isFull() {
+    return free.availablePermits() == 0;
+  }
+
   int slotsInUse() {
     return plan.slots() - free.availablePermits();
   }
@@ -139,6 +148,9 @@ final class Pool {
       }
       List<Claimed> batch = claim(slots);
       free.release(slots - batch.size());
+      if (batch.isEmpty() && claimer.knowsMore()) {
+        continue; // That lane had nothing to claim after all; each round takes one off the list.
+      }
       if (batch.isEmpty()) {
         if (idleMillis > ARM_AFTER_MILLIS && arm()) {
           continue;
@@ -183,9 +195,10 @@ final class Pool {
     try {
       woken = false;
       long now = System.nanoTime();
-      if (!claimer.knowsMore() || now - sweptNanos > SWEEP_NANOS) {
+      if (!claimer.knowsMore() || now - sweptNanos > sweepEveryNanos) {
         claimer.sweep();
-        sweptNanos = now;
+        sweptNanos = System.nanoTime();
+        sweepEveryNanos = Math.clamp(10 * (sweptNanos - now), SWEEP_NANOS, SWEEP_NANOS_MAX);
       }
       List<Claimed> batch = claimer.claim(slots);
       pulse.claimed();
@@ -214,11 +227,12 @@ final class Pool {
       return false;
     }
     try {
-      claimer.arm();
-      armed = true;
       armedNanos = now;
+      armed = true; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
+      claimer.arm();
       return true;
     } catch (SQLException failure) {
+      armed = false;
       LOG.debugf(failure, "not armed, polling pool=%s", plan.name());
       return false;
     }
@@ -269,6 +283,7 @@ final class Pool {
   private Outcome outcomeOf(Running attempt) {
     Claimed job = attempt.job();
     if (job.exhausted()) {
+      attempt.end();
       return Outcome.dead("no attempt left: the limit is " + job.maxAttempts());
     }
     Outcome outcome;
@@ -315,7 +330,7 @@ final class Pool {
 
   private void over(Running attempt, Outcome outcome, Settled how) {
     running.remove(attempt);
-    events.settled(attempt.job(), outcome, how);
     free.release();
+    events.settled(attempt.job(), outcome, how);
   }
 }

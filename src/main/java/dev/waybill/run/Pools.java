@@ -170,6 +170,8 @@ public final class Pools {
     return !started
         || draining
         || (watch.pulse().turnsWithin(WEDGED_AFTER)
+            && promotion.pulse().turnsWithin(WEDGED_AFTER)
+            && parts.settler().turnsWithin(WEDGED_AFTER)
             && pools.stream().allMatch(pool -> pool.pulse().turnsWithin(WEDGED_AFTER)));
   }
 
@@ -181,9 +183,10 @@ public final class Pools {
     if (draining) {
       return false;
     }
-    return started
-        ? pools.stream().allMatch(pool -> pool.pulse().claimsWithin(CLAIMED_WITHIN))
-        : heeding && parts.policies().readWithin(CLAIMED_WITHIN);
+    return heeding
+        && parts.policies().readWithin(CLAIMED_WITHIN)
+        && pools.stream()
+            .allMatch(pool -> pool.isFull() || pool.pulse().claimsWithin(CLAIMED_WITHIN));
   }
 
   public boolean draining() {

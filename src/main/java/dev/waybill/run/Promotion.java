@@ -33,8 +33,13 @@ final class Promotion {
     thread.join();
   }
 
+  Pulse pulse() {
+    return pulse;
+  }
+
   private void turn() {
     while (!stopping) {
+      pulse.turned();
       long pauseMillis = PAUSE_MILLIS_MAX;
       try {
         Promoter.Round round = promoter.promote();

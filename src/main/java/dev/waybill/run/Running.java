@@ -183,7 +183,7 @@ final class Running implements JobContext {
   public void settleIn(Connection connection, Outcome outcome)
       throws SQLException, LeaseLostException {
     if (!settler.settleIn(connection, job, outcome)) {
-      stop(Stop.LEASE_LOST);
+      stop.set(Stop.LEASE_LOST); // No interrupt: the handler is about to roll back on this thread.
       throw new LeaseLostException("lease lost " + job);
     }
   }

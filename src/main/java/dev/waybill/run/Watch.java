@@ -7,7 +7,10 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.jboss.logging.Logger;
 
 /**
@@ -25,6 +28,9 @@ final class Watch {
   private final Leases leases;
   private final PoolEvents events;
   private final Pulse pulse = new Pulse();
+  private final AtomicBoolean asking = new AtomicBoolean();
+  private final ExecutorService asker =
+      Executors.newSingleThreadExecutor(Thread.ofPlatform().daemon().name("heartbeat").factory());
   private volatile boolean stopping;
   private long askedNanos = System.nanoTime();
   private Thread thread = Thread.currentThread();
@@ -42,6 +48,7 @@ final class Watch {
   void stop() throws InterruptedException {
     stopping = true;
     thread.join();
+    asker.shutdown();
   }
 
   Pulse pulse() {
@@ -54,10 +61,6 @@ final class Watch {
       try {
         look(System.nanoTime());
         TimeUnit.MILLISECONDS.sleep(TICK_MILLIS);
-      } catch (SQLException failure) {
-        if (pulse.failed()) {
-          LOG.errorf("heartbeat failed, trying again sqlstate=%s", failure.getSQLState());
-        }
       } catch (InterruptedException _) {
         return;
       } catch (RuntimeException bug) {
@@ -70,7 +73,7 @@ final class Watch {
    * Its first call for an attempt asks nothing of the database: that is for those that have run a
    * second.
    */
-  private void look(long now) throws SQLException, InterruptedException {
+  private void look(long now) {
     var due = new ArrayList<Running>();
     var old = new ArrayList<Running>();
     for (Pool pool : pools) {
@@ -98,7 +101,9 @@ final class Watch {
     }
     if (now - askedNanos >= pauseNanos(due) && !(due.isEmpty() && old.isEmpty())) {
       askedNanos = now;
-      ask(due, old);
+      if (asking.compareAndSet(false, true)) {
+        asker.execute(() -> askAndSay(due, old));
+      }
     }
   }
 
@@ -106,6 +111,24 @@ final class Watch {
   private static long pauseNanos(List<Running> due) {
     long shortest = due.stream().mapToLong(Watch::leaseNanos).min().orElse(Long.MAX_VALUE);
     return Math.min(ASK_EVERY_NANOS, shortest / 5);
+  }
+
+  /**
+   * On a thread of its own: a database that does not answer must not keep this one from noticing
+   * that leases and time limits are over.
+   */
+  private void askAndSay(List<Running> due, List<Running> old) {
+    try {
+      ask(due, old);
+    } catch (SQLException failure) {
+      if (pulse.failed()) {
+        LOG.errorf("heartbeat failed, trying again sqlstate=%s", failure.getSQLState());
+      }
+    } catch (RuntimeException bug) {
+      LOG.error("heartbeat failed", bug);
+    } finally {
+      asking.set(false);
+    }
   }
 
   private void ask(List<Running> due, List<Running> old) throws SQLException {

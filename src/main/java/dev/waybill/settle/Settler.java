@@ -9,6 +9,7 @@ import dev.waybill.policy.Policies;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -16,6 +17,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.function.Consumer;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -33,6 +35,7 @@ public final class Settler {
   private static final int LINGER_MILLIS = 3;
   private static final int IDLE_MILLIS = 100;
   private static final int FLUSHERS = 2;
+  private static final long STOP_NANOS_MAX = TimeUnit.SECONDS.toNanos(5);
 
   private final Database database;
   private final Statements statements;
@@ -42,8 +45,17 @@ public final class Settler {
   /** Attempts that were claimed and not yet settled, in this process. */
   private final AtomicInteger underWay = new AtomicInteger();
 
+  /**
+   * Platform threads: handlers that compute without a pause may hold every carrier of the virtual
+   * ones.
+   */
   private final List<Thread> flushers = new ArrayList<>();
+
+  /** When each flusher last did anything, failed tries included. */
+  private final AtomicLongArray turnedNanos = new AtomicLongArray(FLUSHERS);
+
   private volatile boolean stopping;
+  private volatile long giveUpNanos;
 
   public Settler(Database database, Policies policies, ResultWriter results) {
     this.database = database;
@@ -53,12 +65,16 @@ public final class Settler {
 
   public void start() {
     for (int i = 0; i < FLUSHERS; i++) {
-      flushers.add(Thread.ofVirtual().name("settler-" + i).start(this::flushForEver));
+      int number = i;
+      turnedNanos.set(number, System.nanoTime());
+      flushers.add(
+          Thread.ofPlatform().daemon().name("settler-" + i).start(() -> flushForEver(number)));
     }
   }
 
   /** After the pools have stopped. What is still queued is written first. */
   public void stop() throws InterruptedException {
+    giveUpNanos = System.nanoTime() + STOP_NANOS_MAX;
     stopping = true;
     for (Thread flusher : flushers) {
       flusher.join();
@@ -124,16 +140,27 @@ public final class Settler {
     }
   }
 
+  /** Every flusher still turns. */
+  public boolean turnsWithin(Duration limit) {
+    for (int i = 0; i < flushers.size(); i++) {
+      if (System.nanoTime() - turnedNanos.get(i) > limit.toNanos()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   /** Never interrupted: an interrupt would close the connection in the middle of a COMMIT. */
-  private void flushForEver() {
+  private void flushForEver(int number) {
     var batch = new ArrayList<Settlement>(BATCH_MAX);
-    while (!stopping || !queue.isEmpty()) {
+    while (!stopping || (underWay.get() > 0 && System.nanoTime() - giveUpNanos < 0)) {
+      turnedNanos.set(number, System.nanoTime());
       collect(batch, IDLE_MILLIS);
       if (!batch.isEmpty() && batch.size() < Math.min(BATCH_MAX, underWay.get())) {
         collect(batch, LINGER_MILLIS);
       }
       if (!batch.isEmpty()) {
-        flush(batch);
+        flush(batch, number);
         batch.clear();
       }
     }
@@ -156,34 +183,70 @@ public final class Settler {
    * Until it is written, or the leases are over. The connection may break after COMMIT was sent;
    * then the same again finds nothing.
    */
-  private void flush(List<Settlement> batch) {
+  private void flush(List<Settlement> batch, int number) {
     List<Settlement> open = batch;
     long waitMillis = 20;
+    boolean careful = false;
     while (!open.isEmpty()) {
+      turnedNanos.set(number, System.nanoTime());
       try {
-        List<Settlement> now = open;
-        Set<Long> settled = database.transaction(c -> statements.write(c, now));
-        now.forEach(s -> tell(s, settled.contains(s.job().id()) ? Settled.SETTLED : Settled.LOST));
-        return;
+        open = careful ? writeUnlocked(open) : write(open);
+        if (!open.isEmpty()) {
+          open = withoutThoseGivenUp(open);
+          waitMillis = pause(waitMillis);
+        }
       } catch (SQLException failure) {
         switch (SqlState.of(failure)) {
           case BAD_VALUE, DUPLICATE -> {
-            oneByOne(open, failure);
+            oneByOne(open, failure, number);
             return;
           }
           case NO_PARTITION -> makePartitions(failure);
-          case UNREACHABLE, TRY_AGAIN, TIMED_OUT, BROKEN -> {}
+          case TRY_AGAIN, TIMED_OUT -> careful = true;
+          case UNREACHABLE, BROKEN -> {}
         }
         LOG.warnf(
             "settle failed, trying again jobs=%d sqlstate=%s", open.size(), failure.getSQLState());
         open = withoutThoseGivenUp(open);
         waitMillis = pause(waitMillis);
-      } catch (RuntimeException bug) {
+      } catch (RuntimeException | Error bug) {
         LOG.errorf(bug, "settle failed jobs=%d", open.size());
         open.forEach(s -> tell(s, Settled.GIVEN_UP));
         return;
       }
     }
+  }
+
+  private List<Settlement> write(List<Settlement> batch) throws SQLException {
+    Set<Long> settled = database.transaction(c -> statements.write(c, batch));
+    batch.forEach(s -> tell(s, settled.contains(s.job().id()) ? Settled.SETTLED : Settled.LOST));
+    return List.of();
+  }
+
+  /**
+   * Somebody holds the lock of a row, for instance a producer that cancels the job and does not
+   * commit: the others of the batch must not wait for it. Answers those that are still ours and
+   * locked.
+   */
+  private List<Settlement> writeUnlocked(List<Settlement> batch) throws SQLException {
+    var locked = new ArrayList<Settlement>();
+    var lost = new ArrayList<Settlement>();
+    Set<Long> settled =
+        database.transaction(c -> {
+          Set<Long> unlocked = statements.lock(c, batch);
+          Set<Long> ours = statements.ours(c, batch);
+          var now = new ArrayList<Settlement>();
+          for (Settlement s : batch) {
+            long id = s.job().id();
+            (unlocked.contains(id) ? now : ours.contains(id) ? locked : lost).add(s);
+          }
+          return statements.write(c, now);
+        });
+    batch.stream()
+        .filter(s -> settled.contains(s.job().id()))
+        .forEach(s -> tell(s, Settled.SETTLED));
+    lost.forEach(s -> tell(s, Settled.LOST));
+    return locked;
   }
 
   /** Nobody made partitions for a while, or time went wrong. Any holder may make them. */
@@ -198,9 +261,9 @@ public final class Settler {
   /**
    * One of the batch holds a value that the database refuses: it must not take the others with it.
    */
-  private void oneByOne(List<Settlement> batch, SQLException failure) {
+  private void oneByOne(List<Settlement> batch, SQLException failure, int number) {
     if (batch.size() > 1) {
-      batch.forEach(s -> flush(List.of(s)));
+      batch.forEach(s -> flush(List.of(s), number));
       return;
     }
     Settlement refused = batch.getFirst();
@@ -216,7 +279,8 @@ public final class Settler {
                   new Outcome.Dead(reason),
                   null,
                   refused.leaseEndNanos(),
-                  refused.told())));
+                  refused.told())),
+          number);
       return;
     }
     tell(refused, Settled.GIVEN_UP);
@@ -225,7 +289,7 @@ public final class Settler {
   private List<Settlement> withoutThoseGivenUp(List<Settlement> batch) {
     var open = new ArrayList<Settlement>(batch.size());
     for (Settlement s : batch) {
-      if (s.leaseIsOver()) {
+      if (s.leaseIsOver() || (stopping && System.nanoTime() - giveUpNanos > 0)) {
         tell(s, Settled.GIVEN_UP);
       } else {
         open.add(s);
@@ -245,6 +309,10 @@ public final class Settler {
 
   private void tell(Settlement settlement, Settled how) {
     underWay.decrementAndGet();
-    settlement.told().accept(how);
+    try {
+      settlement.told().accept(how);
+    } catch (RuntimeException bug) {
+      LOG.errorf(bug, "after settling %s", settlement.job());
+    }
   }
 }

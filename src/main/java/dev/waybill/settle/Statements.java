@@ -10,8 +10,10 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -110,6 +112,19 @@ final class Statements {
   /** Takes a lock of its own and does nothing when they are there. */
   private static final String MAKE_PARTITIONS = "SELECT waybill.make_partitions()";
 
+  /** Which of these can be settled without waiting for anybody's lock; locks them. */
+  private static final String LOCK =
+      """
+      SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::uuid[]) AS s(id, token)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token FOR UPDATE OF j SKIP LOCKED
+      """;
+
+  private static final String OURS =
+      """
+      SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::uuid[]) AS s(id, token)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+      """;
+
   private final Policies policies;
 
   Statements(Policies policies) {
@@ -122,9 +137,12 @@ final class Statements {
    */
   Set<Long> write(Connection connection, List<Settlement> batch) throws SQLException {
     var settled = new HashSet<Long>();
-    done(connection, of(batch, s -> s.outcome() instanceof Outcome.Done && !gone(s)), settled);
-    doneAndGone(
-        connection, of(batch, s -> s.outcome() instanceof Outcome.Done && gone(s)), settled);
+    Map<Boolean, List<Settlement>> done =
+        batch.stream()
+            .filter(s -> s.outcome() instanceof Outcome.Done)
+            .collect(Collectors.partitioningBy(this::gone)); // Asked once: policies may change.
+    done(connection, done.getOrDefault(false, List.of()), settled);
+    doneAndGone(connection, done.getOrDefault(true, List.of()), settled);
     retry(connection, of(batch, s -> s.outcome() instanceof Outcome.Retry), settled);
     giveBack(
         connection,
@@ -134,6 +152,18 @@ final class Statements {
         settled);
     dead(connection, of(batch, s -> s.outcome() instanceof Outcome.Dead), settled);
     return settled;
+  }
+
+  Set<Long> lock(Connection connection, List<Settlement> batch) throws SQLException {
+    var locked = new HashSet<Long>();
+    execute(connection, LOCK, batch, locked);
+    return locked;
+  }
+
+  Set<Long> ours(Connection connection, List<Settlement> batch) throws SQLException {
+    var ours = new HashSet<Long>();
+    execute(connection, OURS, batch, ours);
+    return ours;
   }
 
   static boolean makePartitions(Connection connection) throws SQLException {
