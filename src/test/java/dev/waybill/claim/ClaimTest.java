@@ -2,6 +2,7 @@ package dev.waybill.claim;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
@@ -9,6 +10,7 @@ import dev.waybill.TestJobs;
 import dev.waybill.job.Claimed;
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -128,6 +130,23 @@ class ClaimTest {
       got.forEach(job -> seen.add(job.id()));
     }
     return null;
+  }
+
+  @Test
+  void a_claimer_passes_by_what_another_holds_locked_and_does_not_wait() throws Exception {
+    DB.enqueue("k", 20);
+    try (Connection other = DB.connect()) {
+      other.setAutoCommit(false);
+      TestDatabase.column(
+          other,
+          "SELECT id FROM waybill.jobs WHERE state = 'ready' ORDER BY id LIMIT 10 FOR NO KEY UPDATE");
+      List<Claimed> got =
+          assertTimeoutPreemptively(Duration.ofSeconds(10), () -> jobs.claim("k", 20));
+      assertEquals(10, got.size());
+      other.rollback();
+      other.setAutoCommit(true);
+    }
+    assertEquals(10, jobs.claim("k", 20).size());
   }
 
   @Test

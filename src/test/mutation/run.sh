@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Breaks the engine on purpose, one guard at a time, in a scratch copy of this clone, and runs the tests that
+# should notice. Ends with an error when a broken engine passes. Prints the table of docs/mutation.md:
+#
+#   src/test/mutation/run.sh > docs/mutation.md        all, some minutes
+#   src/test/mutation/run.sh reaper                    those whose name holds the word
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+here=$PWD
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/waybill-mutation.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+
+main=src/main/java/dev/waybill
+schema=src/main/resources/db/migration/V1__waybill.sql
+
+# name | file | perl on the whole file | tests
+mutations=(
+  "settle: no token fence|$main/settle/Statements.java|s/ AND j\.token = s\.token//g|SettleTest,ReaperTest,RandomOperationsTest"
+  "settle: a given back attempt stays used|$main/settle/Statements.java|s/attempt = j\.attempt - 1/attempt = j.attempt/|SettleTest"
+  "settle: the last attempt is retried|$main/settle/Settler.java|s/when job\.lastAttempt\(\)/when job.attempt() < 0/|SettleTest,RandomOperationsTest"
+  "settle: a missing partition is not made|$main/settle/Settler.java|s/case NO_PARTITION -> makePartitions\(failure\);/case NO_PARTITION -> {}/|TroubledSettleTest"
+  "reaper: no look at the lease|$main/retain/Reaper.java|s/ AND j\.lease_until < now\(\)//g|ReaperTest,RandomOperationsTest"
+  "reaper: waits for locks|$main/retain/Reaper.java|s/OF j SKIP LOCKED/OF j/g|ReaperTest"
+  "reaper: the crash is not counted|$main/retain/Reaper.java|s/crashes = j\.crashes \+ 1/crashes = j.crashes/|ReaperTest,RandomOperationsTest"
+  "dedupe: no unique index|$schema|s/CREATE UNIQUE INDEX jobs_dedupe[^;]*;//|EnqueueTest"
+  "claim: before run_at|$main/claim/Claimer.java|s/AND j\.run_at <= now\(\) //|ClaimTest"
+  "claim: no lock on the rows|$main/claim/Claimer.java|s/\n\s+FOR NO KEY UPDATE SKIP LOCKED//|ClaimTest"
+  "claim: waits for locks|$main/claim/Claimer.java|s/FOR NO KEY UPDATE SKIP LOCKED/FOR NO KEY UPDATE/|ClaimTest"
+  "claim: the limit over all lanes is off|$main/claim/Claimer.java|s/(\) head\s+LIMIT) \?/\$1 greatest(?, 1000)/|ClaimTest,RandomOperationsTest"
+  "claim: joined by id|$main/claim/Claimer.java|s/j\.ctid AS tid/j.id AS tid/; s/WHERE j\.ctid = ANY \(ARRAY\(SELECT tid FROM due\)\) AND j\.ctid = due\.tid/WHERE j.id = due.tid/|PlanTest"
+  "claim: the newest payloads too|$main/claim/Claimer.java|s/ AND j\.payload_version <= lane\.payload_version//|ClaimTest"
+  "lease: extended by anybody|$main/claim/Leases.java|s/ AND j\.token = held\.token\n(\s+FOR NO KEY UPDATE)/\n\$1/|LeasesTest,RandomOperationsTest"
+  "lease: anybody's is ours|$main/claim/Leases.java|s/ AND j\.token = held\.token\n(\s+\"\"\")/\n\$1/|LeasesTest"
+  "lease: heartbeats wait for locks|$main/claim/Leases.java|s/OF j SKIP LOCKED/OF j/|LeasesTest"
+  "run: one slot too many|$main/run/Pool.java|s/new Semaphore\(plan\.slots\(\)\)/new Semaphore(plan.slots() + 1)/|PoolsTest"
+  "run: a lost lease is not told|$main/run/Watch.java|s/old\.stream\(\)\.filter\(attempt -> !ours/old.stream().filter(attempt -> false \&\& !ours/|PoolsTest"
+  "tally: two folders at once|$main/retain/TallyFolder.java|s/DELETE FROM waybill\.tally WHERE \(SELECT mine FROM turn\)/DELETE FROM waybill.tally/|RetainTest"
+)
+
+cp -r pom.xml mvnw .mvn src "$scratch"
+cd "$scratch"
+# The compiler's checks are not what is tested here; without them it is much quicker.
+sed -i '/Xplugin:ErrorProne/d; /<arg>-Werror/d; /should-stop/d; /compilePolicy/d' pom.xml
+perl -0pi -e 's/<annotationProcessorPaths>.*?<\/annotationProcessorPaths>//s' pom.xml
+printf '# Mutation check\n\nWritten by `src/test/mutation/run.sh`: each guard of the engine was broken alone, and the tests named beside it were run.\nNot in the table because it changes nothing: MATERIALIZED, since PostgreSQL never inlines a CTE that locks rows.\n\n'
+printf '| broken | tests | red |\n|---|---|---|\n'
+survived=0
+for mutation in "${mutations[@]}"; do
+  IFS='|' read -r name file change tests <<<"$mutation"
+  [[ $name == *"${1:-}"* ]] || continue
+  perl -0pi -e "$change" "$file"
+  if cmp -s "$file" "$here/$file"; then
+    result="**not applied**"
+    survived=1
+  elif ./mvnw -q test -Dspotless.check.skip=true -Dsurefire.failIfNoSpecifiedTests=false -Dwaybill.test.operations=1000 -Dtest="$tests" </dev/null >mutation.log 2>&1; then
+    result="**none**"
+    survived=1
+  else
+    result=$(sed -nE 's/^\[ERROR\]   ([A-Za-z]+\.[a-z_A-Z0-9]+).*/`\1`/p' mutation.log | sort -u | head -3 | paste -sd' ')
+    [ -n "$result" ] || { result="**did not build**"; survived=1; cp mutation.log /tmp/mutation-failed.log; }
+  fi
+  echo "| $name | ${tests//,/, } | $result |"
+  cp "$here/$file" "$file"
+done
+exit $survived
