@@ -1,15 +1,20 @@
 package dev.waybill.db;
 
 import io.agroal.api.AgroalDataSource;
+import io.quarkus.runtime.annotations.RegisterForReflection;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
 import java.sql.SQLException;
 import javax.sql.DataSource;
 import org.jspecify.annotations.Nullable;
+import org.postgresql.ssl.DefaultJavaSSLFactory;
 
 /** Runs work on a connection of the pool. */
 @Singleton
+// What a URL may name by its class: sslfactory=... is for certificates that the JDK's own
+// authorities signed.
+@RegisterForReflection(targets = DefaultJavaSSLFactory.class)
 public final class Database {
 
   /** Work on a connection. */

@@ -70,10 +70,15 @@ public final class Schema {
           throw new Refused(
               "the database cannot be reached (SQLSTATE "
                   + failure.getSQLState()
+                  + ", "
+                  + firstLine(failure)
                   + "): see WAYBILL_DB_URL, WAYBILL_DB_USER and WAYBILL_DB_PASSWORD");
         }
         if (tries == 1) {
-          LOG.warnf("waiting for the database sqlstate=%s", failure.getSQLState());
+          // The reason too: that a certificate is not trusted is a 08006 like any other.
+          LOG.warnf(
+              "waiting for the database sqlstate=%s reason=%s",
+              failure.getSQLState(), firstLine(failure));
         }
         TimeUnit.SECONDS.sleep(1);
       }
