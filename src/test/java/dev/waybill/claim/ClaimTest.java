@@ -30,6 +30,34 @@ class ClaimTest {
   private final TestJobs jobs = new TestJobs(DB);
 
   @Test
+  void asking_to_be_woken_does_not_wait_for_a_producer_that_has_not_committed()
+      throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.arm();
+    try (Connection producer = DB.connect()) {
+      producer.setAutoCommit(false);
+      TestDatabase.execute(producer, "SELECT waybill.enqueue('k')");
+      claimer.arm(); // With a lock_timeout of a second, waiting would throw.
+      producer.commit();
+    }
+  }
+
+  @Test
+  void a_wake_up_does_not_fail_a_producer_of_a_stricter_isolation() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.arm();
+    try (Connection strict = DB.connect()) {
+      strict.setTransactionIsolation(Connection.TRANSACTION_REPEATABLE_READ);
+      strict.setAutoCommit(false);
+      TestDatabase.execute(strict, "SELECT 1");
+      DB.execute("SELECT waybill.enqueue('k')"); // Disarms after the snapshot of the other.
+      TestDatabase.execute(strict, "SELECT waybill.enqueue('k')");
+      strict.commit();
+    }
+    assertEquals(2, DB.number("SELECT count(*) FROM waybill.jobs"));
+  }
+
+  @Test
   void never_more_than_asked_for() throws SQLException {
     DB.enqueue("k", 100);
     assertEquals(7, jobs.claim("k", 7).size());

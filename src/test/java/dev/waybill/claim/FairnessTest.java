@@ -56,6 +56,26 @@ class FairnessTest {
     assertEquals(1, two.stream().filter(job -> job.tenant().equals("small")).count());
   }
 
+  /** After a rollback of a build, for instance. Each sweep finds those lanes again. */
+  @Test
+  void lanes_that_this_build_cannot_read_do_not_stand_before_those_it_can() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, payload_version)
+        SELECT 'k', 'new' || t, 9 FROM generate_series(1, 20) t
+        """);
+    DB.execute("INSERT INTO waybill.jobs (kind, tenant) VALUES ('k', 'old')");
+    Claimer claimer = jobs.claimer("k");
+    int claimed = 0;
+    for (int round = 0; round < 8; round++) {
+      claimer.sweep();
+      for (int i = 0; i < 4; i++) {
+        claimed += claimer.claim(16).size();
+      }
+    }
+    assertEquals(1, claimed);
+  }
+
   @Test
   void many_tenants_take_turns() throws SQLException {
     DB.execute(

@@ -60,6 +60,20 @@ class PlanTest {
     }
   }
 
+  /** A pod that starts on a new database keeps the plans it makes there for as long as it runs. */
+  @Test
+  void plans_made_on_the_empty_table_read_no_table_whole_either() throws Exception {
+    DB.execute("TRUNCATE waybill.jobs");
+    DB.execute("VACUUM ANALYZE waybill.jobs");
+    try (Connection connection = DB.connect()) {
+      for (String[] row : STATEMENTS) {
+        String plan = plan(connection, sql(row[0], row[1]));
+        assertFalse(plan.contains("Seq Scan on jobs"), plan);
+        assertEquals(List.of(), wholeIndexReads(plan), plan);
+      }
+    }
+  }
+
   private static final String[][] STATEMENTS = {
     {"dev.waybill.claim.Claimer", "CLAIM", "jobs_ready"},
     {"dev.waybill.claim.Sweep", "SWEEP", "jobs_ready"},

@@ -100,6 +100,27 @@ class TroubledSettleTest {
   }
 
   @Test
+  void a_row_that_somebody_locks_does_not_keep_the_rest_of_its_batch_waiting() throws SQLException {
+    Claimed locked = jobs.running("k");
+    Claimed other = jobs.running("k");
+    CompletableFuture<Settled> late;
+    try (Connection canceller = DB.connect()) {
+      canceller.setAutoCommit(false);
+      TestDatabase.execute(canceller, "SELECT waybill.cancel(" + locked.id() + ")");
+      settler.expect(2);
+      late = new CompletableFuture<>();
+      var prompt = new CompletableFuture<Settled>();
+      settler.settle(locked, Outcome.done(), locked.leaseEndNanos(), late::complete);
+      settler.settle(other, Outcome.done(), other.leaseEndNanos(), prompt::complete);
+      assertEquals(Settled.SETTLED, prompt.join());
+      assertEquals("done", DB.state(other.id()));
+      canceller.rollback();
+    }
+    assertEquals(Settled.SETTLED, late.join());
+    assertEquals("done", DB.state(locked.id()));
+  }
+
+  @Test
   void an_outcome_is_given_up_when_its_lease_is_over_and_the_job_stays_for_the_reaper()
       throws SQLException {
     Claimed job = jobs.running("k");
