@@ -3,8 +3,6 @@ package dev.waybill.blackbox;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeFalse;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.net.InetAddress;
@@ -150,9 +148,16 @@ final class StartIT {
   }
 
   @Test
-  void without_a_database_the_jar_brings_its_own_and_finds_the_jobs_again(@TempDir Path temporary)
-      throws Exception {
-    assumeFalse(ServiceProcess.isNative(), "the binary brings none");
+  void without_a_database_the_jar_brings_its_own_and_the_binary_says_what_to_set(
+      @TempDir Path temporary) throws Exception {
+    if (ServiceProcess.isNative()) {
+      assertRefused(ServiceProcess.withoutDatabase().start(), "WAYBILL_DB_URL");
+    } else {
+      theJarKeepsItsJobs(temporary);
+    }
+  }
+
+  private static void theJarKeepsItsJobs(Path temporary) throws Exception {
     Path data = temporary.resolve("data");
     ServiceProcess first = embedded(data).startReady();
     Rest.Answer answer =
@@ -178,12 +183,6 @@ final class StartIT {
 
   private static ServiceProcess.Plan embedded(Path data) {
     return ServiceProcess.withoutDatabase().with("WAYBILL_DATA", data.toString());
-  }
-
-  @Test
-  void without_a_database_the_binary_says_what_to_set() {
-    assumeTrue(ServiceProcess.isNative(), "the jar brings its own");
-    assertRefused(ServiceProcess.withoutDatabase().start(), "WAYBILL_DB_URL");
   }
 
   /** Nothing that a newcomer would have to wonder about. */
