@@ -3,15 +3,14 @@
 # should notice. Ends with an error when a broken engine passes. Prints the table of docs/mutation.md:
 #
 #   src/test/mutation/run.sh > docs/mutation.md        all, some minutes
-#   src/test/mutation/run.sh reaper                    those whose name holds the word
+#   src/test/mutation/run.sh reaper tally              those whose name holds one of the words
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
-here=$PWD
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/waybill-mutation.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
 main=src/main/java/dev/waybill
-schema=src/main/resources/db/migration/V1__waybill.sql
+schema=src/main/resources/db/waybill/V1__waybill.sql
 
 # name | file | perl on the whole file | tests
 mutations=(
@@ -37,7 +36,19 @@ mutations=(
   "tally: two folders at once|$main/retain/TallyFolder.java|s/DELETE FROM waybill\.tally WHERE \(SELECT mine FROM turn\)/DELETE FROM waybill.tally/|RetainTest"
 )
 
+# asked <name> <words...>: no words ask for all.
+asked() {
+  local name=$1 word
+  shift
+  [ $# -gt 0 ] || return 0
+  for word in "$@"; do
+    [[ $name != *"$word"* ]] || return 0
+  done
+  return 1
+}
+
 cp -r pom.xml mvnw .mvn src "$scratch"
+cp -r src "$scratch/unbroken"
 cd "$scratch"
 # The compiler's checks are not what is tested here; without them it is much quicker.
 sed -i '/Xplugin:ErrorProne/d; /<arg>-Werror/d; /should-stop/d; /compilePolicy/d' pom.xml
@@ -47,9 +58,9 @@ printf '| broken | tests | red |\n|---|---|---|\n'
 survived=0
 for mutation in "${mutations[@]}"; do
   IFS='|' read -r name file change tests <<<"$mutation"
-  [[ $name == *"${1:-}"* ]] || continue
+  asked "$name" "$@" || continue
   perl -0pi -e "$change" "$file"
-  if cmp -s "$file" "$here/$file"; then
+  if cmp -s "$file" "unbroken/${file#src/}"; then
     result="**not applied**"
     survived=1
   elif ./mvnw -q test -Dspotless.check.skip=true -Dsurefire.failIfNoSpecifiedTests=false -Dwaybill.test.operations=1000 -Dtest="$tests" </dev/null >mutation.log 2>&1; then
@@ -60,6 +71,6 @@ for mutation in "${mutations[@]}"; do
     [ -n "$result" ] || { result="**did not build**"; survived=1; cp mutation.log /tmp/mutation-failed.log; }
   fi
   echo "| $name | ${tests//,/, } | $result |"
-  cp "$here/$file" "$file"
+  cp "unbroken/${file#src/}" "$file"
 done
 exit $survived
