@@ -50,7 +50,7 @@ class Service:
     def ready(self):
         try:
             return http("/q/health/ready", self.port)[0] == 200
-        except OSError:
+        except (OSError, IndexError):
             return False
 
     def status(self, field):
@@ -63,7 +63,13 @@ class Service:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def settled(self):
-        return sum(float(n) for n in re.findall(r"^waybill_settled_total\{.*?\} (\S+)$", http("/q/metrics", self.port)[1], re.M))
+        while True:
+            try:
+                text = http("/q/metrics", self.port)[1]
+                break
+            except (OSError, IndexError):  # an answer that was cut off is asked for again
+                assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{pathlib.Path(self.log.name).read_text()}"
+        return sum(float(n) for n in re.findall(r"^waybill_settled_total\{.*?\} (\S+)$", text, re.M))
 
     def stop(self):
         if self.process.poll() is None:

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Takes ready jobs for one pool, in turns between the tenants. Each pool has its own; one thread
@@ -150,7 +151,22 @@ public final class Claimer {
 
   private record Took(Claimed job, long runAtMicros) {}
 
-  private record LaneKey(String kind, String tenant, int priority) {}
+  /** Looked up for each job; for equals and hashCode by hand see docs/native.md. */
+  private record LaneKey(String kind, String tenant, int priority) {
+
+    @Override
+    public boolean equals(@Nullable Object other) {
+      return other instanceof LaneKey key
+          && priority == key.priority
+          && kind.equals(key.kind)
+          && tenant.equals(key.tenant);
+    }
+
+    @Override
+    public int hashCode() {
+      return 31 * (31 * kind.hashCode() + tenant.hashCode()) + priority;
+    }
+  }
 
   private void remember(List<Lane> turn, List<Took> took, int each, int max) {
     var tails = new HashMap<LaneKey, Took>();

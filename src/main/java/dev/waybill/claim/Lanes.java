@@ -6,6 +6,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What a pool knows of the ready jobs, and whose turn it is. Tenants take turns; within a tenant
@@ -13,7 +14,19 @@ import java.util.Map;
  */
 final class Lanes {
 
-  private record Tenant(String kind, String tenant) {}
+  /** Looked up for each lane of a claim; for equals and hashCode by hand see docs/native.md. */
+  private record Tenant(String kind, String tenant) {
+
+    @Override
+    public boolean equals(@Nullable Object other) {
+      return other instanceof Tenant one && kind.equals(one.kind) && tenant.equals(one.tenant);
+    }
+
+    @Override
+    public int hashCode() {
+      return 31 * kind.hashCode() + tenant.hashCode();
+    }
+  }
 
   private final Map<Tenant, ArrayList<Lane>> lanesOf = new HashMap<>();
   private final ArrayDeque<Tenant> turns = new ArrayDeque<>();
