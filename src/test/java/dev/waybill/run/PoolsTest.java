@@ -78,8 +78,7 @@ class PoolsTest {
                 })
             .start()) {
       await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
-      await()
-          .until(() -> house.running().slotsInUse().values().stream().allMatch(n -> n == 0));
+      await().until(() -> house.running().slotsInUse().values().stream().allMatch(n -> n == 0));
     }
     assertEquals(300, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE attempt = 1"));
     assertTrue(most.get() <= 7, "at work at once: " + most);
