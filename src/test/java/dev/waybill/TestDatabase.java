@@ -84,6 +84,7 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   }
 
   private @Nullable AgroalDataSource dataSource;
+  private String url = "";
 
   @Override
   public void beforeAll(ExtensionContext context) throws SQLException {
@@ -95,7 +96,8 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
         var statement = connection.createStatement()) {
       statement.execute("CREATE DATABASE " + name + " TEMPLATE " + TEMPLATE);
     }
-    dataSource = pool(Server.POSTGRES.getJdbcUrl("postgres", name));
+    url = Server.POSTGRES.getJdbcUrl("postgres", name);
+    dataSource = pool(url);
   }
 
   @Override
@@ -158,6 +160,11 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
       throw new IllegalStateException("not started: is it a static field with @RegisterExtension?");
     }
     return dataSource;
+  }
+
+  /** Connections of their own to the same database, for a test that breaks them by this name. */
+  public AgroalDataSource apart(String applicationName) throws SQLException {
+    return pool(url + (url.contains("?") ? "&" : "?") + "ApplicationName=" + applicationName);
   }
 
   public Database database() {

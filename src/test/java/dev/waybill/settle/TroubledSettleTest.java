@@ -5,8 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import dev.waybill.TestDatabase;
 import dev.waybill.TestJobs;
+import dev.waybill.db.Database;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import java.sql.Connection;
@@ -137,19 +139,25 @@ class TroubledSettleTest {
   }
 
   @Test
-  void connections_that_break_are_replaced_and_nothing_is_lost() throws SQLException {
+  void connections_that_break_are_replaced_and_nothing_is_lost() throws Exception {
     DB.enqueue("k", 300);
-    var told = new ArrayList<CompletableFuture<Settled>>();
-    for (Claimed job : jobs.claim("k", 300)) {
-      told.add(TestJobs.hand(settler, job, Outcome.done()));
-      var _ =
-          DB.column(
-              """
-              SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-              WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%DELETE FROM waybill.jobs%'
-              """);
+    try (var breaking = DB.apart("breaking")) {
+      var troubled =
+          new Settler(
+              new Database(breaking), jobs.policies(), new ResultWriter(new ObjectMapper()));
+      troubled.start();
+      var told = new ArrayList<CompletableFuture<Settled>>();
+      for (Claimed job : jobs.claim("k", 300)) {
+        told.add(TestJobs.hand(troubled, job, Outcome.done()));
+        DB.execute(
+            """
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'breaking'
+            """);
+      }
+      told.forEach(CompletableFuture::join);
+      troubled.stop();
     }
-    told.forEach(CompletableFuture::join);
     assertEquals(300, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE state = 'done'"));
   }
 }
