@@ -37,9 +37,28 @@ CREATE TABLE waybill.kinds (
   lease_ms        bigint CHECK (lease_ms BETWEEN 1000 AND 86400000),
   timeout_ms      bigint CHECK (timeout_ms BETWEEN 1 AND 2592000000),
   retention_ms    bigint CHECK (retention_ms BETWEEN 0 AND 315360000000),
+  dead_retention_ms bigint CHECK (dead_retention_ms BETWEEN 0 AND 315360000000),
+  tenant_cap      integer CHECK (tenant_cap >= 1),
+  kind_cap        integer CHECK (kind_cap >= 1),
+  rate_per_second double precision CHECK (rate_per_second BETWEEN 0.001 AND 1000000),
   paused          boolean NOT NULL DEFAULT false,
-  updated_at      timestamptz NOT NULL DEFAULT now()
+  delivery        text CHECK (delivery IN ('bean', 'pull', 'http')),
+  push_url        text CHECK (length(push_url) BETWEEN 1 AND 2000),
+  push_secret     text CHECK (length(push_secret) BETWEEN 1 AND 128),
+  archive         boolean,
+  updated_at      timestamptz NOT NULL DEFAULT now(),
+  CHECK (delivery <> 'http' OR push_url IS NOT NULL)
 );
+
+-- Whoever changes a policy, by whatever door, makes a new version of it.
+CREATE FUNCTION waybill.policy_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  NEW.version := OLD.version + 1;
+  NEW.updated_at := now();
+  RETURN NEW;
+END $$;
+CREATE TRIGGER kinds_changed BEFORE UPDATE ON waybill.kinds FOR EACH ROW
+WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION waybill.policy_changed();
 
 -- Live jobs only: scheduled, ready, running. Finished ones leave by one statement (DELETE ... RETURNING into an INSERT).
 CREATE TABLE waybill.jobs (

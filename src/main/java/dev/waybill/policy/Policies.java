@@ -2,6 +2,8 @@ package dev.waybill.policy;
 
 import dev.waybill.db.Database;
 import dev.waybill.job.Backoff;
+import dev.waybill.job.Caps;
+import dev.waybill.job.Delivery;
 import dev.waybill.job.Policy;
 import jakarta.inject.Singleton;
 import java.sql.PreparedStatement;
@@ -22,7 +24,7 @@ public final class Policies {
   private static final String READ =
       """
       SELECT kind, max_attempts, backoff_base_ms, backoff_factor, backoff_cap_ms, backoff_jitter, lease_ms, timeout_ms,
-        retention_ms, paused
+        retention_ms, dead_retention_ms, tenant_cap, kind_cap, rate_per_second, paused, delivery, push_url, push_secret, archive
       FROM waybill.kinds
       """;
 
@@ -98,7 +100,16 @@ public final class Policies {
         millis(row, "lease_ms", or.lease()),
         millis(row, "timeout_ms", or.timeout()),
         millis(row, "retention_ms", or.retention()),
-        row.getBoolean("paused"));
+        millis(row, "dead_retention_ms", or.deadRetention()),
+        new Caps(
+            row.getObject("tenant_cap", Integer.class),
+            row.getObject("kind_cap", Integer.class),
+            row.getObject("rate_per_second", Double.class)),
+        row.getBoolean("paused"),
+        Delivery.of(value(row, "delivery", String.class, or.delivery().word())),
+        row.getString("push_url"),
+        row.getString("push_secret"),
+        row.getBoolean("archive"));
   }
 
   private static <T> T value(ResultSet row, String column, Class<T> type, T or)

@@ -2,6 +2,7 @@ package dev.waybill.blackbox;
 
 import static org.junit.jupiter.api.Assertions.assertAll;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -346,6 +347,7 @@ final class DoorsIT {
             "waybill_pickup_seconds_bucket{kind=\"echo\"")) {
       assertTrue(metrics.contains(name), name);
     }
+    assertFalse(metrics.contains("jvm_threads_states"), "its scrape crashes the JVM");
     assertTrue(rest.get("/q/openapi").body().contains("/v1/jobs"));
   }
 
