@@ -60,6 +60,14 @@ END $$;
 CREATE TRIGGER kinds_changed BEFORE UPDATE ON waybill.kinds FOR EACH ROW
 WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION waybill.policy_changed();
 
+-- What is left of the rate of a kind that has one, and since when. Written by the one claimer that decides for the kind (claim.Headroom).
+-- Unlogged: after a crash the bucket begins anew.
+CREATE UNLOGGED TABLE waybill.rates (
+  kind      text PRIMARY KEY,
+  left_over double precision NOT NULL,
+  at        timestamptz NOT NULL
+) WITH (fillfactor = 20);
+
 -- Live jobs only: scheduled, ready, running. Finished ones leave by one statement (DELETE ... RETURNING into an INSERT).
 CREATE TABLE waybill.jobs (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
