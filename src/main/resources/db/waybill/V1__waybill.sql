@@ -60,6 +60,14 @@ END $$;
 CREATE TRIGGER kinds_changed BEFORE UPDATE ON waybill.kinds FOR EACH ROW
 WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION waybill.policy_changed();
 
+-- What is left of the rate of a kind that has one, and since when. Written by the one claimer that decides for the kind (claim.Headroom).
+-- Unlogged: after a crash the bucket begins anew.
+CREATE UNLOGGED TABLE waybill.rates (
+  kind      text PRIMARY KEY,
+  left_over double precision NOT NULL,
+  at        timestamptz NOT NULL
+) WITH (fillfactor = 20);
+
 -- Live jobs only: scheduled, ready, running. Finished ones leave by one statement (DELETE ... RETURNING into an INSERT).
 CREATE TABLE waybill.jobs (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -93,8 +101,9 @@ CREATE TABLE waybill.jobs (
   autovacuum_vacuum_cost_delay = 0
 );
 
--- Exactly the claimable rows, in the order in which a lane (kind, tenant, priority) is served.
-CREATE INDEX jobs_ready ON waybill.jobs (kind, tenant, priority, run_at, id) WHERE state = 'ready';
+-- Exactly the claimable rows, in the order in which a lane (kind, payload_version, tenant, priority) is served. The version stands before
+-- the tenant: all lanes that an older build cannot read lie together behind those it can, and its sweep ends before them.
+CREATE INDEX jobs_ready ON waybill.jobs (kind, payload_version, tenant, priority, run_at, id) WHERE state = 'ready';
 -- Waiting for their time: the promoter reads its head.
 CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE state = 'scheduled';
 -- Small: as many entries as there are slots. The reaper and the caps read it whole. No churning column in it.
