@@ -1,5 +1,6 @@
 package dev.waybill.api;
 
+import dev.waybill.access.Denied;
 import dev.waybill.db.SqlState;
 import jakarta.ws.rs.WebApplicationException;
 import jakarta.ws.rs.core.Response;
@@ -21,6 +22,11 @@ final class Problems {
   }
 
   @ServerExceptionMapper
+  public Response denied(Denied denied) {
+    return Problem.denied(denied).response();
+  }
+
+  @ServerExceptionMapper
   public Response database(SQLException failure) {
     return switch (SqlState.of(failure)) {
       case UNREACHABLE, TRY_AGAIN, TIMED_OUT -> {
@@ -28,7 +34,7 @@ final class Problems {
         yield Problem.unavailable().response();
       }
       case BAD_VALUE, DUPLICATE -> refusedValue(failure).response();
-      case NO_PARTITION, BROKEN -> {
+      case NO_PARTITION, BROKEN, UNKNOWN -> {
         LOG.errorf("request failed sqlstate=%s", failure.getSQLState());
         yield Problem.internal().response();
       }

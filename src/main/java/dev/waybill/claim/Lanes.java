@@ -4,8 +4,11 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,8 +31,15 @@ final class Lanes {
     }
   }
 
+  /** Versions of a payload do not outrank each other: the job that was due first goes first. */
+  private static final Comparator<Lane> BEST_FIRST =
+      Comparator.comparingLong(Lane::rank)
+          .thenComparingLong(Lane::lowMicros)
+          .thenComparingLong(Lane::lowId);
+
   private final Map<Tenant, ArrayList<Lane>> lanesOf = new HashMap<>();
   private final ArrayDeque<Tenant> turns = new ArrayDeque<>();
+  private final Set<String> kinds = new HashSet<>();
 
   boolean isEmpty() {
     return turns.isEmpty();
@@ -47,7 +57,9 @@ final class Lanes {
     var known = new ArrayList<>(turns);
     lanesOf.clear();
     turns.clear();
+    kinds.clear();
     for (Lane lane : found) {
+      kinds.add(lane.kind());
       lanesOf
           .computeIfAbsent(new Tenant(lane.kind(), lane.tenant()), _ -> new ArrayList<>(1))
           .add(lane);
@@ -59,25 +71,40 @@ final class Lanes {
       }
     }
     turns.addAll(fresh.keySet());
-    lanesOf.values().forEach(lanes -> lanes.sort(Comparator.comparingLong(Lane::rank)));
+    lanesOf.values().forEach(lanes -> lanes.sort(BEST_FIRST));
   }
 
-  /** The best lanes of the next tenants in turn, whose turn it then was. */
-  List<Lane> next(int max) {
-    var next = new ArrayList<Lane>(Math.min(max, turns.size()));
-    for (int i = Math.min(max, turns.size()); i > 0; i--) {
+  /** A lane and how many jobs may be taken from it now. */
+  record Turn(Lane lane, int most) {}
+
+  /**
+   * The best lanes of the next tenants in turn, whose turn it then was. Lanes to which {@code
+   * allot} gives nothing are passed over, and keep their place behind the others.
+   */
+  List<Turn> next(int max, ToIntFunction<Lane> allot) {
+    var next = new ArrayList<Turn>(Math.min(max, turns.size()));
+    for (int i = turns.size(); i > 0 && next.size() < max; i--) {
       Tenant tenant = turns.remove();
       turns.add(tenant);
-      next.add(lanesOf.getOrDefault(tenant, new ArrayList<>()).getFirst());
+      Lane lane = lanesOf.getOrDefault(tenant, new ArrayList<>()).getFirst();
+      int most = allot.applyAsInt(lane);
+      if (most > 0) {
+        next.add(new Turn(lane, most));
+      }
     }
     return next;
+  }
+
+  /** The kinds that the last sweep found. */
+  Set<String> kinds() {
+    return kinds;
   }
 
   /** The claim took all it was offered up to here: the lane goes on behind it. */
   void advance(Lane lane, long micros, long id) {
     ArrayList<Lane> lanes = lanesOf.get(new Tenant(lane.kind(), lane.tenant()));
     if (lanes != null) {
-      lanes.replaceAll(l -> l.priority() == lane.priority() ? l.from(micros, id) : l);
+      lanes.replaceAll(l -> l.sameLane(lane) ? l.from(micros, id) : l);
     }
   }
 
@@ -88,7 +115,7 @@ final class Lanes {
     if (lanes == null) {
       return;
     }
-    lanes.removeIf(l -> l.priority() == lane.priority());
+    lanes.removeIf(l -> l.sameLane(lane));
     if (lanes.isEmpty()) {
       lanesOf.remove(tenant);
       turns.remove(tenant);
