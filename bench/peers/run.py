@@ -7,7 +7,7 @@ import argparse, datetime, json, os, pathlib, platform, re, shutil, signal, sock
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "shape"))
-from pgwire import Pg  # noqa: E402
+from pgwire import Pg, PgError  # noqa: E402
 
 WORKLOADS = ["drain", "enqueue", "bulk", "steady", "held", "flood", "idle", "tenants", "processes", "backlog"]
 SYSTEMS = ["waybill", "graphile-fastest", "graphile-default", "pgboss", "dbscheduler"]
@@ -64,7 +64,7 @@ class Server:
             try:
                 self.admin = Pg()
                 break
-            except OSError:
+            except (OSError, PgError):
                 time.sleep(0.1)
         else:
             sys.exit((self.home / "server.log").read_text())
@@ -405,6 +405,7 @@ class Bench:
         if not file.exists() or file.stat().st_mtime < (HERE / "java/Bench.java").stat().st_mtime:
             say("compiling the clients")
             run(ROOT / "mvnw", "-q", "-B", "-f", HERE / "java/pom.xml", "compile", "dependency:build-classpath", f"-Dmdep.outputFile={file}")
+            file.touch()  # Maven leaves it alone when it says the same.
         self.classpath = f"{HERE / 'java/target/classes'}:{file.read_text().strip()}"
 
     def waybill_command(self, artifact):

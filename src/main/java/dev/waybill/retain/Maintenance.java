@@ -24,6 +24,7 @@ public final class Maintenance {
   private final TallyFolder tally;
   private final Retention retention;
   private final Schema schema;
+  private final Vacuum vacuum;
   private final RetainEvents events;
   private volatile boolean on;
   private volatile boolean failing;
@@ -35,12 +36,14 @@ public final class Maintenance {
       TallyFolder tally,
       Retention retention,
       Schema schema,
+      Vacuum vacuum,
       RetainEvents events) {
     this.reaper = reaper;
     this.partitions = partitions;
     this.tally = tally;
     this.retention = retention;
     this.schema = schema;
+    this.vacuum = vacuum;
     this.events = events;
   }
 
@@ -80,6 +83,11 @@ public final class Maintenance {
   @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
   void foldTally() {
     beat(tally::fold);
+  }
+
+  @Scheduled(every = "1s", delayed = "3s", concurrentExecution = ConcurrentExecution.SKIP)
+  void vacuum() {
+    beat(vacuum::run);
   }
 
   /** One process at a time: see {@link Turn}. */

@@ -21,6 +21,14 @@ interface RetainSettings {
   @WithDefault("1m")
   Duration every();
 
+  /**
+   * {@code WAYBILL_VACUUM_DEAD}: from how many dead rows on the service vacuums its hot tables
+   * itself, looking once a second; 0: it leaves that to autovacuum.
+   */
+  @WithName("vacuum-dead")
+  @WithDefault("1000")
+  long vacuumDead();
+
   @WithName("archive-s3")
   S3 s3();
 

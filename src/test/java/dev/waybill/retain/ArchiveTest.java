@@ -394,7 +394,7 @@ class ArchiveTest {
 
   // ------------------------------------------------------------------------------------- settings
 
-  private record Given(String url) implements RetainSettings, RetainSettings.S3 {
+  record Given(String url, long vacuumDead) implements RetainSettings, RetainSettings.S3 {
     @Override
     public Optional<String> archive() {
       return Optional.of(url);
@@ -451,12 +451,12 @@ class ArchiveTest {
           String.valueOf(
               assertThrows(
                       IllegalArgumentException.class,
-                      () -> Shelves.of(new Given(wrong), Instant::now),
+                      () -> Shelves.of(new Given(wrong, 0), Instant::now),
                       wrong)
                   .getMessage());
       assertTrue(said.startsWith("WAYBILL_ARCHIVE") && said.lines().count() == 1, said);
     }
-    assertTrue(Shelves.of(new Given(" "), Instant::now).isEmpty());
+    assertTrue(Shelves.of(new Given(" ", 0), Instant::now).isEmpty());
   }
 
   /** What this room's log says meanwhile. */
