@@ -117,7 +117,8 @@ final class TestHouse implements AutoCloseable {
     var parts =
         new PoolParts(
             new Handlers(handlers, upcasters, mapper), policies, settler, heard, settings);
-    return new Pools(db.database(), parts, settings, new WorkerName(settings));
+    return new Pools(
+        db.database(), parts, settings, new WorkerName(settings), new Heartbeat(db.database()));
   }
 
   TestHouse start() throws SQLException {
