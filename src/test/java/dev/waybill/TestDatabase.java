@@ -113,10 +113,11 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
       execute("DELETE FROM waybill.jobs_done");
       execute("DELETE FROM waybill.jobs_dead");
       execute("DELETE FROM waybill.kinds");
+      execute("DELETE FROM waybill.rates");
       execute("DELETE FROM waybill.tally");
     } else {
       execute(
-          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.tally");
+          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally");
     }
   }
 

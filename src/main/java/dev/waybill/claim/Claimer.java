@@ -53,15 +53,15 @@ public final class Claimer {
       WITH due AS MATERIALIZED (
         SELECT head.tid, head.attempt >= coalesce(head.max_attempts, lane.max_attempts) AS exhausted,
           coalesce(head.max_attempts, lane.max_attempts) AS max_attempts, lane.lease_ms
-        FROM unnest(?::text[], ?::smallint[], ?::text[], ?::smallint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[])
-          AS lane(kind, payload_version, tenant, priority, low_micros, low_id, max_attempts, lease_ms)
+        FROM unnest(?::text[], ?::smallint[], ?::text[], ?::smallint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[], ?::int[])
+          AS lane(kind, payload_version, tenant, priority, low_micros, low_id, max_attempts, lease_ms, most)
         CROSS JOIN LATERAL (
           SELECT j.ctid AS tid, j.attempt, j.max_attempts FROM waybill.jobs j
           WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
             AND j.priority = lane.priority
             AND (j.run_at, j.id) >= ('epoch'::timestamptz + lane.low_micros * interval '1 microsecond', lane.low_id)
             AND j.run_at <= now()
-          ORDER BY j.run_at, j.id LIMIT ?
+          ORDER BY j.run_at, j.id LIMIT lane.most
           FOR NO KEY UPDATE SKIP LOCKED
         ) head
         LIMIT ?
@@ -83,6 +83,7 @@ public final class Claimer {
   private final String worker;
   private final Map<String, Integer> kinds;
   private final Lanes lanes = new Lanes();
+  private long heldMillis;
 
   /**
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
@@ -135,20 +136,46 @@ public final class Claimer {
     });
   }
 
-  /** Takes up to {@code max} jobs from the lanes in turn. */
+  /** Takes up to {@code max} jobs from the lanes in turn, as far as their caps leave room. */
   public List<Claimed> claim(int max) throws SQLException {
-    int quantum = Math.max(QUANTUM, Math.ceilDiv(max, Math.max(1, lanes.tenants())));
-    List<Lane> turn = lanes.next(Math.ceilDiv(max, Math.min(quantum, max)));
+    if (lanes.isEmpty()) {
+      heldMillis = 0;
+      return List.of();
+    }
+    List<String> capped =
+        lanes.kinds().stream().filter(kind -> policies.of(kind).caps().any()).toList();
+    List<Took> took =
+        capped.isEmpty()
+            ? database.run(c -> claim(c, Headroom.unbounded(), max))
+            : database.transaction(c -> claim(c, Headroom.of(c, capped), max));
+    return took.stream().map(Took::job).toList();
+  }
+
+  private List<Took> claim(Connection connection, Headroom headroom, int max) throws SQLException {
+    int quantum = Math.max(QUANTUM, Math.ceilDiv(max, lanes.tenants()));
+    int each = Math.min(quantum, max);
+    List<Lanes.Turn> turn = lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each));
+    heldMillis = headroom.heldMillis();
     if (turn.isEmpty()) {
       return List.of();
     }
-    int each = Math.min(quantum, max);
-    List<Took> took = database.run(c -> take(c, turn, each, max));
+    List<Took> took = take(connection, turn, max);
     if (took.size() > max) {
       throw new IllegalStateException("claimed " + took.size() + " jobs, asked for " + max);
     }
-    remember(turn, took, each, max);
-    return took.stream().map(Took::job).toList();
+    var begun = new HashMap<String, Integer>();
+    took.forEach(t -> begun.merge(t.job().kind(), 1, Integer::sum));
+    headroom.spend(connection, begun);
+    remember(turn, took, max);
+    return took;
+  }
+
+  /**
+   * When the last claim passed lanes over because a cap is reached: how soon to ask again. 0 when
+   * it did not.
+   */
+  public long heldMillis() {
+    return heldMillis;
   }
 
   private record Took(Claimed job, long runAtMicros) {}
@@ -171,7 +198,7 @@ public final class Claimer {
     }
   }
 
-  private void remember(List<Lane> turn, List<Took> took, int each, int max) {
+  private void remember(List<Lanes.Turn> turn, List<Took> took, int max) {
     var tails = new HashMap<LaneKey, Took>();
     var counts = new HashMap<LaneKey, Integer>();
     for (Took t : took) {
@@ -181,14 +208,15 @@ public final class Claimer {
       tails.merge(key, t, (a, b) -> isBehind(b, a) ? b : a);
     }
     int total = took.size();
-    for (Lane lane : turn) {
+    for (Lanes.Turn one : turn) {
+      Lane lane = one.lane();
       var key = new LaneKey(lane.kind(), lane.payloadVersion(), lane.tenant(), lane.priority());
       Took tail = tails.get(key);
       boolean cutShort = total == max;
       if (tail != null) {
         lanes.advance(lane, tail.runAtMicros(), tail.job().id());
       }
-      if (counts.getOrDefault(key, 0) < each && !cutShort) {
+      if (counts.getOrDefault(key, 0) < one.most() && !cutShort) {
         lanes.exhausted(lane);
       }
     }
@@ -200,13 +228,12 @@ public final class Claimer {
         : a.job().id() > b.job().id();
   }
 
-  private List<Took> take(Connection connection, List<Lane> turn, int each, int max)
+  private List<Took> take(Connection connection, List<Lanes.Turn> turn, int max)
       throws SQLException {
     UUID token = UUID.randomUUID();
     long sentNanos = System.nanoTime();
     try (PreparedStatement statement = connection.prepareStatement(CLAIM)) {
       bindLanes(connection, statement, turn);
-      statement.setInt(9, each);
       statement.setInt(10, max);
       statement.setObject(11, token);
       statement.setString(12, worker);
@@ -220,7 +247,7 @@ public final class Claimer {
     }
   }
 
-  private void bindLanes(Connection connection, PreparedStatement statement, List<Lane> turn)
+  private void bindLanes(Connection connection, PreparedStatement statement, List<Lanes.Turn> turn)
       throws SQLException {
     int n = turn.size();
     var kindNames = new String[n];
@@ -231,9 +258,10 @@ public final class Claimer {
     var lowIds = new Long[n];
     var maxAttempts = new Integer[n];
     var leases = new Long[n];
+    var most = new Integer[n];
     Map<String, Policy> known = new HashMap<>();
     for (int i = 0; i < n; i++) {
-      Lane lane = turn.get(i);
+      Lane lane = turn.get(i).lane();
       Policy policy = known.computeIfAbsent(lane.kind(), policies::of);
       kindNames[i] = lane.kind();
       payloadVersions[i] = (short) lane.payloadVersion();
@@ -243,6 +271,7 @@ public final class Claimer {
       lowIds[i] = lane.lowId();
       maxAttempts[i] = policy.maxAttempts();
       leases[i] = policy.lease().toMillis();
+      most[i] = turn.get(i).most();
     }
     statement.setArray(1, connection.createArrayOf("text", kindNames));
     statement.setArray(2, connection.createArrayOf("int2", payloadVersions));
@@ -252,6 +281,7 @@ public final class Claimer {
     statement.setArray(6, connection.createArrayOf("int8", lowIds));
     statement.setArray(7, connection.createArrayOf("int4", maxAttempts));
     statement.setArray(8, connection.createArrayOf("int8", leases));
+    statement.setArray(9, connection.createArrayOf("int4", most));
   }
 
   private static Took read(ResultSet row, UUID token, long sentNanos) throws SQLException {

@@ -4,8 +4,11 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -36,6 +39,7 @@ final class Lanes {
 
   private final Map<Tenant, ArrayList<Lane>> lanesOf = new HashMap<>();
   private final ArrayDeque<Tenant> turns = new ArrayDeque<>();
+  private final Set<String> kinds = new HashSet<>();
 
   boolean isEmpty() {
     return turns.isEmpty();
@@ -53,7 +57,9 @@ final class Lanes {
     var known = new ArrayList<>(turns);
     lanesOf.clear();
     turns.clear();
+    kinds.clear();
     for (Lane lane : found) {
+      kinds.add(lane.kind());
       lanesOf
           .computeIfAbsent(new Tenant(lane.kind(), lane.tenant()), _ -> new ArrayList<>(1))
           .add(lane);
@@ -68,15 +74,30 @@ final class Lanes {
     lanesOf.values().forEach(lanes -> lanes.sort(BEST_FIRST));
   }
 
-  /** The best lanes of the next tenants in turn, whose turn it then was. */
-  List<Lane> next(int max) {
-    var next = new ArrayList<Lane>(Math.min(max, turns.size()));
-    for (int i = Math.min(max, turns.size()); i > 0; i--) {
+  /** A lane and how many jobs may be taken from it now. */
+  record Turn(Lane lane, int most) {}
+
+  /**
+   * The best lanes of the next tenants in turn, whose turn it then was. Lanes to which {@code
+   * allot} gives nothing are passed over, and keep their place behind the others.
+   */
+  List<Turn> next(int max, ToIntFunction<Lane> allot) {
+    var next = new ArrayList<Turn>(Math.min(max, turns.size()));
+    for (int i = turns.size(); i > 0 && next.size() < max; i--) {
       Tenant tenant = turns.remove();
       turns.add(tenant);
-      next.add(lanesOf.getOrDefault(tenant, new ArrayList<>()).getFirst());
+      Lane lane = lanesOf.getOrDefault(tenant, new ArrayList<>()).getFirst();
+      int most = allot.applyAsInt(lane);
+      if (most > 0) {
+        next.add(new Turn(lane, most));
+      }
     }
     return next;
+  }
+
+  /** The kinds that the last sweep found. */
+  Set<String> kinds() {
+    return kinds;
   }
 
   /** The claim took all it was offered up to here: the lane goes on behind it. */

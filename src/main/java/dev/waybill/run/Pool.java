@@ -78,6 +78,13 @@ final class Pool {
   private volatile boolean stopping;
   private volatile boolean woken;
   private volatile boolean armed;
+
+  /** The last claim left jobs alone because of a cap: when one of ours ends, there may be room. */
+  private volatile boolean held;
+
+  /** Somebody said that there is work: look for it, whatever is known. */
+  private volatile boolean news;
+
   private long armedNanos;
 
   /** A moving average over short time; handlers race to move it, and a lost step does no harm. */
@@ -106,6 +113,7 @@ final class Pool {
   /** There may be something to claim: do not wait for the next poll. */
   void wake() {
     armed = false;
+    news = true;
     woken = true;
     LockSupport.unpark(loop);
   }
@@ -162,15 +170,16 @@ final class Pool {
     }
     List<Claimed> batch = claim(slots);
     free.release(slots - batch.size());
+    held = claimer.heldMillis() > 0;
     if (!batch.isEmpty()) {
       batch.forEach(this::start);
       return IDLE_MILLIS_MIN;
     }
     // That lane had nothing to claim after all; each round takes one off the list.
-    if (claimer.knowsMore() || (idleMillis > ARM_AFTER_MILLIS && arm())) {
+    if ((claimer.knowsMore() && !held) || (idleMillis > ARM_AFTER_MILLIS && arm())) {
       return idleMillis;
     }
-    idle(idleMillis);
+    idle(held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis);
     return woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
   }
 
@@ -204,7 +213,8 @@ final class Pool {
     try {
       woken = false;
       long now = System.nanoTime();
-      if (!claimer.knowsMore() || now - sweptNanos > sweepEveryNanos) {
+      if (!claimer.knowsMore() || news || now - sweptNanos > sweepEveryNanos) {
+        news = false;
         claimer.sweep();
         sweptNanos = System.nanoTime();
         sweepEveryNanos = Math.clamp(10 * (sweptNanos - now), SWEEP_NANOS, SWEEP_NANOS_MAX);
@@ -288,6 +298,10 @@ final class Pool {
   private void leave(Running attempt) {
     running.remove(attempt);
     free.release();
+    if (held) {
+      woken = true;
+      LockSupport.unpark(loop);
+    }
   }
 
   private void work(Running attempt) {

@@ -38,13 +38,17 @@ final class Statements {
         DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[], ?::jsonb[]) AS s(id, token, result)
         WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
         RETURNING j.*, s.result
+      ), ended AS (
+        INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
+          payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result)
+        SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes,
+          payload_version, 'done', kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result
+        FROM gone
+        RETURNING id, kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'done', count(*) FROM ended GROUP BY kind
       )
-      INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
-        payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result)
-      SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes,
-        payload_version, 'done', kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result
-      FROM gone
-      RETURNING id
+      SELECT id FROM ended
       """;
 
   /** For kinds that keep nothing (retention 0): the job leaves no trace but a count. */
@@ -55,7 +59,9 @@ final class Statements {
         WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
         RETURNING j.id, j.kind
       ), counted AS (
-        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'purged', count(*) FROM gone GROUP BY kind
+        INSERT INTO waybill.tally (kind, what, n)
+        SELECT n.kind, f.what, n.jobs
+        FROM (SELECT kind, count(*) AS jobs FROM gone GROUP BY kind) n CROSS JOIN unnest(ARRAY['done', 'purged']) AS f(what)
       )
       SELECT id FROM gone
       """;
@@ -67,15 +73,20 @@ final class Statements {
    */
   private static final String RETRY =
       """
-      UPDATE waybill.jobs j
-      SET state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
-        run_at = now() + interval '1 millisecond' * coalesce(s.asked_ms,
-          least(s.cap_ms, s.base_ms * power(s.factor, least(j.attempt - 1, 100))) * CASE WHEN s.jitter THEN random() ELSE 1 END),
-        attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'retry', s.error)
-      FROM unnest(?::bigint[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
-        AS s(id, token, error, asked_ms, base_ms, factor, cap_ms, jitter)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
-      RETURNING j.id
+      WITH ended AS (
+        UPDATE waybill.jobs j
+        SET state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
+          run_at = now() + interval '1 millisecond' * coalesce(s.asked_ms,
+            least(s.cap_ms, s.base_ms * power(s.factor, least(j.attempt - 1, 100))) * CASE WHEN s.jitter THEN random() ELSE 1 END),
+          attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'retry', s.error)
+        FROM unnest(?::bigint[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
+          AS s(id, token, error, asked_ms, base_ms, factor, cap_ms, jitter)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.id, j.kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'retried', count(*) FROM ended GROUP BY kind
+      )
+      SELECT id FROM ended
       """;
 
   /**
@@ -84,14 +95,23 @@ final class Statements {
    */
   private static final String GIVE_BACK =
       """
-      UPDATE waybill.jobs j
-      SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
-        run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
-        token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - s.given_back,
-        attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
-      FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::int[]) AS s(id, token, delay_ms, word, given_back)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
-      RETURNING j.id
+      WITH ended AS (
+        UPDATE waybill.jobs j
+        SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
+          run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
+          token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - s.given_back,
+          attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
+        FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::int[])
+          AS s(id, token, delay_ms, word, given_back)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.id, j.kind, j.state
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n)
+        SELECT kind, 'returned', count(*) FROM ended GROUP BY kind
+        UNION ALL
+        SELECT kind, 'scheduled', count(*) FROM ended WHERE state = 'scheduled' GROUP BY kind
+      )
+      SELECT id FROM ended
       """;
 
   private static final String DEAD =
