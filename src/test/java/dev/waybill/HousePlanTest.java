@@ -153,7 +153,14 @@ class HousePlanTest {
 
   /** Loops of their own rhythm. Everybody else waits for an event. */
   private static final Set<String> MAY_SLEEP =
-      Set.of("db.Listener", "db.Schema", "run.Pools", "run.Watch", "settle.Settler");
+      Set.of(
+          "db.Listener",
+          "db.Schema",
+          "retain.Pace",
+          "retain.S3Shelf",
+          "run.Pools",
+          "run.Watch",
+          "settle.Settler");
 
   @Test
   void only_loops_sleep() throws IOException {
