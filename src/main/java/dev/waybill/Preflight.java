@@ -1,5 +1,6 @@
 package dev.waybill;
 
+import dev.waybill.access.Mode;
 import io.quarkus.runtime.configuration.DurationConverter;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -36,7 +37,24 @@ final class Preflight {
       throw new Refused("WAYBILL_DRAIN: '" + drain + "' is no duration; right would be 25s");
     }
     int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
+  }
+
+  /** Whether everybody may come in is settled before a database is touched. */
+  private static void checkAccess() throws Refused {
+    if (!setting("waybill.roles", "api").contains("api")) {
+      return;
+    }
+    try {
+      Mode _ =
+          Mode.of(
+              setting("waybill.auth", ""),
+              setting("waybill.auth-none-anywhere", "false").equals("true"),
+              setting("waybill.http.host", "127.0.0.1"));
+    } catch (IllegalArgumentException refused) {
+      throw new Refused(String.valueOf(refused.getMessage()));
+    }
   }
 
   /**
@@ -49,7 +67,7 @@ final class Preflight {
   }
 
   private static String variable(String name) {
-    return name.toUpperCase(Locale.ROOT).replace('.', '_');
+    return name.toUpperCase(Locale.ROOT).replace('.', '_').replace('-', '_');
   }
 
   private static int number(String name, String right, int max) throws Refused {

@@ -35,6 +35,7 @@ public final class Waybill {
 
   public static void main(String... args) {
     try {
+      SecretFiles.read();
       Preflight.check();
       chooseDatabase();
     } catch (Refused | DatabaseUrl.Refused | Preflight.Refused refused) {
