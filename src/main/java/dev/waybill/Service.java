@@ -1,6 +1,7 @@
 package dev.waybill;
 
 import dev.waybill.db.Schema;
+import dev.waybill.deadletter.Beats;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
@@ -31,6 +32,7 @@ final class Service implements QuarkusApplication {
   private final Pools pools;
   private final Wakeup wakeup;
   private final Maintenance maintenance;
+  private final Beats deadLetters;
   private final Scheduler beats;
 
   @Inject
@@ -40,6 +42,7 @@ final class Service implements QuarkusApplication {
       Partitions partitions,
       Pools pools,
       Maintenance maintenance,
+      Beats deadLetters,
       Wakeup wakeup,
       Scheduler beats) {
     this.settings = settings;
@@ -47,6 +50,7 @@ final class Service implements QuarkusApplication {
     this.partitions = partitions;
     this.pools = pools;
     this.maintenance = maintenance;
+    this.deadLetters = deadLetters;
     this.wakeup = wakeup;
     this.beats = beats;
   }
@@ -95,6 +99,7 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
+      deadLetters.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
@@ -122,6 +127,7 @@ final class Service implements QuarkusApplication {
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     beats.pause();
     maintenance.stop();
+    deadLetters.stop();
     pools.drain();
     wakeup.stop();
     Waybill.over();

@@ -277,21 +277,27 @@ CREATE UNLOGGED TABLE waybill.waiting (
   armed boolean NOT NULL
 ) WITH (fillfactor = 20);
 
--- Jobs came: count them, and wake those who wait for their kind. SKIP LOCKED: if another producer is about to wake them, that is enough.
+-- Wakes those who wait for this kind. SKIP LOCKED: if another producer is about to wake them, that is enough.
+CREATE FUNCTION waybill.wake(kind text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  -- Such a transaction may not touch a row that was changed since its snapshot, and must not fail because of a hint.
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM pg_notify('waybill', wake.kind);
+    RETURN;
+  END IF;
+  UPDATE waybill.waiting w SET armed = false
+  WHERE w.kind = (SELECT a.kind FROM waybill.waiting a WHERE a.kind = wake.kind AND a.armed FOR UPDATE SKIP LOCKED);
+  IF FOUND THEN
+    PERFORM pg_notify('waybill', wake.kind);
+  END IF;
+END $$;
+
+-- Jobs came: count them, and wake those who wait for their kind.
 CREATE FUNCTION waybill.came(kind text, jobs bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
   IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = came.kind AND w.armed) THEN
-    -- Such a transaction may not touch a row that was changed since its snapshot, and must not fail because of a hint.
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-      PERFORM pg_notify('waybill', came.kind);
-      RETURN;
-    END IF;
-    UPDATE waybill.waiting w SET armed = false
-    WHERE w.kind = (SELECT a.kind FROM waybill.waiting a WHERE a.kind = came.kind AND a.armed FOR UPDATE SKIP LOCKED);
-    IF FOUND THEN
-      PERFORM pg_notify('waybill', came.kind);
-    END IF;
+    PERFORM waybill.wake(came.kind);
   END IF;
 END $$;
 
@@ -410,10 +416,30 @@ CREATE FUNCTION waybill.with_attempt(
       'endedAt', now(), 'outcome', outcome, 'error', left(error, 1000))))
 $$;
 
--- The same failure has the same fingerprint, whatever ids and numbers its text names.
-CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT left(md5(regexp_replace(lower(left(error, 500)), '[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|0x[0-9a-f]+|[0-9]+', '#', 'g')), 16)
-$$;
+-- The same failure has the same fingerprint, whatever ids, numbers, names in quotes, addresses, paths and times its text has. Codes are kept:
+-- status 404 is another failure than status 500. A mark before such a number (U+0001, which no error text holds) keeps it from the last rules.
+CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t text := lower(left(error, 4000));
+BEGIN
+  t := regexp_replace(t, '"(?:[^"\\\n]|\\.)*"', '"#"', 'g');
+  t := regexp_replace(t, '`[^`\n]*`', '"#"', 'g');
+  -- An apostrophe inside of a word or at its end quotes nothing.
+  t := regexp_replace(t, '(^|[^[:alnum:]])''[^''\n]*''(?![[:alnum:]])', '\1"#"', 'g');
+  t := regexp_replace(t, '([a-z][a-z0-9+.-]*://[^/\s?#]+)[^\s,;)"\]]*', '\1', 'g');
+  t := regexp_replace(t, '[^\s@<>,;:="()]+@[a-z0-9-]+(\.[a-z0-9-]+)+', '#', 'g');
+  t := regexp_replace(t, '(^|[\s=(,\["<])(?:[a-z]:\\|\.{0,2}/)[^\s:,;)"\]>]+', '\1/#', 'g');
+  t := regexp_replace(t, '\m[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\M', '#', 'g');
+  t := regexp_replace(t, '\m[0-9]{4}-[0-9]{2}-[0-9]{2}([t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?(z|[+-][0-9]{2}:?([0-9]{2})?))?)?', '#', 'g');
+  t := regexp_replace(t, '\m(http(?:/[0-9.]+)?|status|code|sqlstate|errno|exit|error)([\s:=#(]+)([0-9][0-9a-z]{0,4})\M', E'\\1\\2\x01\\3', 'g');
+  t := regexp_replace(t, '0x[0-9a-f]+|@[0-9a-f]{5,16}\M', '#', 'g');
+  t := regexp_replace(t, '\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){3,7}', '#', 'g');
+  t := regexp_replace(t, '\m(?=[a-z_-]*[0-9])(?=[0-9a-f]{7,}\M|[0-9a-z_-]{16,}\M)[0-9a-z_-]+', '#', 'g');
+  t := regexp_replace(t, E'(?<![\x01' || '0-9])[0-9]+([.,:][0-9]+)*(?![0-9])', '#', 'g');
+  t := regexp_replace(t, '(^|[\s=(:,\[])[+-]#', '\1#', 'g');
+  t := regexp_replace(t, '(["/]?#"?)(\s*[,;]\s*["/]?#"?)+', '\1', 'g');
+  RETURN left(md5(btrim(regexp_replace(t, '\s+', ' ', 'g'))), 16);
+END $$;
 
 -- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once.
 CREATE FUNCTION waybill.make_partitions(days_ahead integer DEFAULT 14) RETURNS SETOF text

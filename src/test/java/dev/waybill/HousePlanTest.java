@@ -49,6 +49,7 @@ class HousePlanTest {
     doors.put("db", Set.of());
     doors.put("embedded", Set.of());
     doors.put("audit", Set.of());
+    doors.put("deadletter", Set.of("job", "db", "audit"));
     doors.put("policy", Set.of("job", "db"));
     doors.put("enqueue", Set.of("db"));
     doors.put("claim", Set.of("job", "db", "policy"));
