@@ -101,8 +101,9 @@ CREATE TABLE waybill.jobs (
   autovacuum_vacuum_cost_delay = 0
 );
 
--- Exactly the claimable rows, in the order in which a lane (kind, tenant, priority) is served.
-CREATE INDEX jobs_ready ON waybill.jobs (kind, tenant, priority, run_at, id) WHERE state = 'ready';
+-- Exactly the claimable rows, in the order in which a lane (kind, payload_version, tenant, priority) is served. The version stands before
+-- the tenant: all lanes that an older build cannot read lie together behind those it can, and its sweep ends before them.
+CREATE INDEX jobs_ready ON waybill.jobs (kind, payload_version, tenant, priority, run_at, id) WHERE state = 'ready';
 -- Waiting for their time: the promoter reads its head.
 CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE state = 'scheduled';
 -- Small: as many entries as there are slots. The reaper and the caps read it whole. No churning column in it.

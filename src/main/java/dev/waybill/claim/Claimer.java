@@ -13,7 +13,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
@@ -27,9 +26,9 @@ public final class Claimer {
    * The claim. Why it is written this way:
    *
    * <ul>
-   *   <li>It starts from the lanes (kind, tenant, priority) whose turn it is and takes at most a
-   *       quantum from each: one tenant's half million jobs cost another one index descent, not a
-   *       wait. A look-ahead over the oldest rows would see only the flood.
+   *   <li>It starts from the lanes (kind, payload version, tenant, priority) whose turn it is and
+   *       takes at most a quantum from each: one tenant's half million jobs cost another one index
+   *       descent, not a wait. A look-ahead over the oldest rows would see only the flood.
    *   <li>{@code MATERIALIZED} with the {@code LIMIT} inside: as {@code IN (SELECT ... LIMIT n)}
    *       the subquery may run more than once under a changed plan and claim more than n. The
    *       number of rows is checked all the same.
@@ -43,7 +42,8 @@ public final class Claimer {
    *   <li>{@code (run_at, id) >= (low)} bounds the scan from below, see {@link Lane}.
    *   <li>{@code state = 'ready'} is a literal, so that the partial index matches in every plan.
    *   <li>{@code run_at <= now()}: no attempt before its time, by the database's clock.
-   *   <li>A payload newer than this build reads is left for a newer build.
+   *   <li>A payload newer than this build reads is left for a newer build: the sweep finds none of
+   *       its lanes. A filter here would walk those rows again at each claim.
    *   <li>The attempt rises here, where the lease begins, and never passes the limit: a job whose
    *       limit was lowered below its attempts comes out as exhausted and is buried instead of run.
    * </ul>
@@ -53,13 +53,14 @@ public final class Claimer {
       WITH due AS MATERIALIZED (
         SELECT head.tid, head.attempt >= coalesce(head.max_attempts, lane.max_attempts) AS exhausted,
           coalesce(head.max_attempts, lane.max_attempts) AS max_attempts, lane.lease_ms
-        FROM unnest(?::text[], ?::text[], ?::smallint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[], ?::int[], ?::int[])
-          AS lane(kind, tenant, priority, low_micros, low_id, max_attempts, lease_ms, payload_version, most)
+        FROM unnest(?::text[], ?::smallint[], ?::text[], ?::smallint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[], ?::int[])
+          AS lane(kind, payload_version, tenant, priority, low_micros, low_id, max_attempts, lease_ms, most)
         CROSS JOIN LATERAL (
           SELECT j.ctid AS tid, j.attempt, j.max_attempts FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.tenant = lane.tenant AND j.priority = lane.priority
+          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
+            AND j.priority = lane.priority
             AND (j.run_at, j.id) >= ('epoch'::timestamptz + lane.low_micros * interval '1 microsecond', lane.low_id)
-            AND j.run_at <= now() AND j.payload_version <= lane.payload_version
+            AND j.run_at <= now()
           ORDER BY j.run_at, j.id LIMIT lane.most
           FOR NO KEY UPDATE SKIP LOCKED
         ) head
@@ -101,7 +102,8 @@ public final class Claimer {
 
   /** Looks for what is ready. */
   public void sweep() throws SQLException {
-    Set<String> open = policies.notPaused(kinds.keySet());
+    var open = new HashMap<>(kinds);
+    open.keySet().retainAll(policies.notPaused(kinds.keySet()));
     lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
   }
 
@@ -179,19 +181,20 @@ public final class Claimer {
   private record Took(Claimed job, long runAtMicros) {}
 
   /** Looked up for each job; for equals and hashCode by hand see docs/native.md. */
-  private record LaneKey(String kind, String tenant, int priority) {
+  private record LaneKey(String kind, int payloadVersion, String tenant, int priority) {
 
     @Override
     public boolean equals(@Nullable Object other) {
       return other instanceof LaneKey key
           && priority == key.priority
+          && payloadVersion == key.payloadVersion
           && kind.equals(key.kind)
           && tenant.equals(key.tenant);
     }
 
     @Override
     public int hashCode() {
-      return 31 * (31 * kind.hashCode() + tenant.hashCode()) + priority;
+      return 31 * (31 * (31 * kind.hashCode() + tenant.hashCode()) + priority) + payloadVersion;
     }
   }
 
@@ -199,14 +202,15 @@ public final class Claimer {
     var tails = new HashMap<LaneKey, Took>();
     var counts = new HashMap<LaneKey, Integer>();
     for (Took t : took) {
-      var key = new LaneKey(t.job().kind(), t.job().tenant(), t.job().priority());
+      Claimed job = t.job();
+      var key = new LaneKey(job.kind(), job.payloadVersion(), job.tenant(), job.priority());
       counts.merge(key, 1, Integer::sum);
       tails.merge(key, t, (a, b) -> isBehind(b, a) ? b : a);
     }
     int total = took.size();
     for (Lanes.Turn one : turn) {
       Lane lane = one.lane();
-      var key = new LaneKey(lane.kind(), lane.tenant(), lane.priority());
+      var key = new LaneKey(lane.kind(), lane.payloadVersion(), lane.tenant(), lane.priority());
       Took tail = tails.get(key);
       boolean cutShort = total == max;
       if (tail != null) {
@@ -247,36 +251,36 @@ public final class Claimer {
       throws SQLException {
     int n = turn.size();
     var kindNames = new String[n];
+    var payloadVersions = new Short[n];
     var tenants = new String[n];
     var priorities = new Short[n];
     var lowMicros = new Long[n];
     var lowIds = new Long[n];
     var maxAttempts = new Integer[n];
     var leases = new Long[n];
-    var payloadVersions = new Integer[n];
     var most = new Integer[n];
     Map<String, Policy> known = new HashMap<>();
     for (int i = 0; i < n; i++) {
       Lane lane = turn.get(i).lane();
       Policy policy = known.computeIfAbsent(lane.kind(), policies::of);
       kindNames[i] = lane.kind();
+      payloadVersions[i] = (short) lane.payloadVersion();
       tenants[i] = lane.tenant();
       priorities[i] = (short) lane.priority();
       lowMicros[i] = lane.lowMicros();
       lowIds[i] = lane.lowId();
       maxAttempts[i] = policy.maxAttempts();
       leases[i] = policy.lease().toMillis();
-      payloadVersions[i] = kinds.getOrDefault(lane.kind(), 1);
       most[i] = turn.get(i).most();
     }
     statement.setArray(1, connection.createArrayOf("text", kindNames));
-    statement.setArray(2, connection.createArrayOf("text", tenants));
-    statement.setArray(3, connection.createArrayOf("int2", priorities));
-    statement.setArray(4, connection.createArrayOf("int8", lowMicros));
-    statement.setArray(5, connection.createArrayOf("int8", lowIds));
-    statement.setArray(6, connection.createArrayOf("int4", maxAttempts));
-    statement.setArray(7, connection.createArrayOf("int8", leases));
-    statement.setArray(8, connection.createArrayOf("int4", payloadVersions));
+    statement.setArray(2, connection.createArrayOf("int2", payloadVersions));
+    statement.setArray(3, connection.createArrayOf("text", tenants));
+    statement.setArray(4, connection.createArrayOf("int2", priorities));
+    statement.setArray(5, connection.createArrayOf("int8", lowMicros));
+    statement.setArray(6, connection.createArrayOf("int8", lowIds));
+    statement.setArray(7, connection.createArrayOf("int4", maxAttempts));
+    statement.setArray(8, connection.createArrayOf("int8", leases));
     statement.setArray(9, connection.createArrayOf("int4", most));
   }
 

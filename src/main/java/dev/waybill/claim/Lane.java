@@ -1,16 +1,22 @@
 package dev.waybill.claim;
 
 /**
- * The ready jobs of one (kind, tenant, priority), and where they begin. The beginning is a hint
- * that bounds the index scan from below: dead entries before it are not walked again, which is what
- * keeps claims flat while somebody holds a snapshot. Whatever turns up before it (a late commit, a
- * retry) is found by the next sweep.
+ * The ready jobs of one (kind, payload version, tenant, priority), and where they begin. The
+ * beginning is a hint that bounds the index scan from below: dead entries before it are not walked
+ * again, which is what keeps claims flat while somebody holds a snapshot. Whatever turns up before
+ * it (a late commit, a retry) is found by the next sweep.
  *
  * @param lowMicros run_at of the first job, in microseconds since the epoch
  * @param waitedMillis how long that job had been ready when the sweep saw it
  */
 record Lane(
-    String kind, String tenant, int priority, long lowMicros, long lowId, long waitedMillis) {
+    String kind,
+    int payloadVersion,
+    String tenant,
+    int priority,
+    long lowMicros,
+    long lowId,
+    long waitedMillis) {
 
   /**
    * Each of these spans that a job has waited lifts it by one priority, so that nothing starves.
@@ -18,7 +24,7 @@ record Lane(
   private static final long AGING_MILLIS = 60_000;
 
   Lane from(long micros, long id) {
-    return new Lane(kind, tenant, priority, micros, id, waitedMillis);
+    return new Lane(kind, payloadVersion, tenant, priority, micros, id, waitedMillis);
   }
 
   /** Smaller goes first. */
@@ -26,7 +32,8 @@ record Lane(
     return priority - waitedMillis / AGING_MILLIS;
   }
 
-  boolean sameTenant(Lane other) {
-    return kind.equals(other.kind) && tenant.equals(other.tenant);
+  /** Asked of lanes of one tenant. */
+  boolean sameLane(Lane other) {
+    return priority == other.priority && payloadVersion == other.payloadVersion;
   }
 }

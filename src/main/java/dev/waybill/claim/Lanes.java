@@ -31,6 +31,12 @@ final class Lanes {
     }
   }
 
+  /** Versions of a payload do not outrank each other: the job that was due first goes first. */
+  private static final Comparator<Lane> BEST_FIRST =
+      Comparator.comparingLong(Lane::rank)
+          .thenComparingLong(Lane::lowMicros)
+          .thenComparingLong(Lane::lowId);
+
   private final Map<Tenant, ArrayList<Lane>> lanesOf = new HashMap<>();
   private final ArrayDeque<Tenant> turns = new ArrayDeque<>();
   private final Set<String> kinds = new HashSet<>();
@@ -65,7 +71,7 @@ final class Lanes {
       }
     }
     turns.addAll(fresh.keySet());
-    lanesOf.values().forEach(lanes -> lanes.sort(Comparator.comparingLong(Lane::rank)));
+    lanesOf.values().forEach(lanes -> lanes.sort(BEST_FIRST));
   }
 
   /** A lane and how many jobs may be taken from it now. */
@@ -98,7 +104,7 @@ final class Lanes {
   void advance(Lane lane, long micros, long id) {
     ArrayList<Lane> lanes = lanesOf.get(new Tenant(lane.kind(), lane.tenant()));
     if (lanes != null) {
-      lanes.replaceAll(l -> l.priority() == lane.priority() ? l.from(micros, id) : l);
+      lanes.replaceAll(l -> l.sameLane(lane) ? l.from(micros, id) : l);
     }
   }
 
@@ -109,7 +115,7 @@ final class Lanes {
     if (lanes == null) {
       return;
     }
-    lanes.removeIf(l -> l.priority() == lane.priority());
+    lanes.removeIf(l -> l.sameLane(lane));
     if (lanes.isEmpty()) {
       lanesOf.remove(tenant);
       turns.remove(tenant);

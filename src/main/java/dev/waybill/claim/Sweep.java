@@ -1,13 +1,13 @@
 package dev.waybill.claim;
 
-import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
-import java.util.Set;
+import java.util.Map;
 
 /** Finds the lanes that have something ready, each with its true head. */
 final class Sweep {
@@ -18,25 +18,27 @@ final class Sweep {
    * once a second, and claims start at what it found.
    *
    * <p>Plan hazard: as {@code SELECT DISTINCT} this reads every ready row. The recursion makes the
-   * planner descend once a lane; it needs nestloop over {@code jobs_ready}, whose predicate is the
-   * literal {@code state = 'ready'}.
+   * planner descend once a lane, and the bound on the version ends it before the lanes that this
+   * build cannot read; it needs nestloop over {@code jobs_ready}, whose predicate is the literal
+   * {@code state = 'ready'}.
    */
   private static final String SWEEP =
       """
       WITH RECURSIVE lane AS (
-        SELECT head.* FROM unnest(?::text[]) AS asked(kind) CROSS JOIN LATERAL (
-          SELECT j.kind, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = asked.kind
-          ORDER BY j.kind, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        SELECT asked.newest, head.* FROM unnest(?::text[], ?::smallint[]) AS asked(kind, newest) CROSS JOIN LATERAL (
+          SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
+          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
-        SELECT next.* FROM lane CROSS JOIN LATERAL (
-          SELECT j.kind, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = lane.kind AND (j.tenant, j.priority) > (lane.tenant, lane.priority)
-          ORDER BY j.kind, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        SELECT lane.newest, next.* FROM lane CROSS JOIN LATERAL (
+          SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version <= lane.newest
+            AND (j.payload_version, j.tenant, j.priority) > (lane.payload_version, lane.tenant, lane.priority)
+          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) next
       )
-      SELECT kind, tenant, priority, (extract(epoch FROM run_at) * 1000000)::bigint AS low_micros, id,
+      SELECT kind, payload_version, tenant, priority, (extract(epoch FROM run_at) * 1000000)::bigint AS low_micros, id,
         greatest(0, extract(epoch FROM now() - run_at) * 1000)::bigint AS waited_millis
       FROM lane LIMIT ?
       """;
@@ -46,22 +48,28 @@ final class Sweep {
 
   private Sweep() {}
 
-  static List<Lane> of(Connection connection, Set<String> kinds) throws SQLException {
-    Array asked = connection.createArrayOf("text", kinds.toArray());
+  /**
+   * @param kinds each with the newest payload version that this build can read
+   */
+  static List<Lane> of(Connection connection, Map<String, Integer> kinds) throws SQLException {
+    Object[] asked = kinds.keySet().toArray();
+    Object[] newest = Arrays.stream(asked).map(kinds::get).toArray();
     try (PreparedStatement statement = connection.prepareStatement(SWEEP)) {
-      statement.setArray(1, asked);
-      statement.setInt(2, LANES_MAX);
+      statement.setArray(1, connection.createArrayOf("text", asked));
+      statement.setArray(2, connection.createArrayOf("int2", newest));
+      statement.setInt(3, LANES_MAX);
       var lanes = new ArrayList<Lane>();
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
           lanes.add(
               new Lane(
                   rows.getString(1),
-                  rows.getString(2),
-                  rows.getInt(3),
-                  rows.getLong(4),
+                  rows.getInt(2),
+                  rows.getString(3),
+                  rows.getInt(4),
                   rows.getLong(5),
-                  rows.getLong(6)));
+                  rows.getLong(6),
+                  rows.getLong(7)));
         }
       }
       return lanes;

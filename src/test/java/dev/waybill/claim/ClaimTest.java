@@ -1,6 +1,7 @@
 package dev.waybill.claim;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -287,6 +288,41 @@ class ClaimTest {
     var build = new Claimer(DB.database(), jobs.policies(), "new", Map.of("k", 3));
     build.sweep();
     assertEquals(List.of(newer), build.claim(10).stream().map(Claimed::id).toList());
+  }
+
+  @Test
+  void lanes_of_a_payload_newer_than_this_build_are_not_even_looked_at() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, payload_version, priority, run_at)
+        SELECT 'k', 't' || n, 3, -9, now() - interval '1 hour' FROM generate_series(1, 3000) n
+        """);
+    long readable = DB.number("SELECT waybill.enqueue('k', payload_version => 2, tenant => 't7')");
+    List<Lane> found = DB.database().run(c -> Sweep.of(c, Map.of("k", 2)));
+    assertEquals(
+        List.of(readable), found.stream().map(Lane::lowId).toList(), "the only lane it enters");
+    var old = new Claimer(DB.database(), jobs.policies(), "old", Map.of("k", 2));
+    old.sweep();
+    assertEquals(List.of(readable), old.claim(10).stream().map(Claimed::id).toList());
+    old.sweep();
+    assertFalse(old.knowsMore());
+  }
+
+  @Test
+  void a_version_does_not_outrank_a_priority_or_an_earlier_time() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, payload_version, priority, run_at, payload)
+        VALUES ('k', 1, 1, now() - interval '9 s', '4'), ('k', 2, 0, now() - interval '9 s', '1'),
+          ('k', 1, 0, now() - interval '5 s', '2'), ('k', 2, 0, now() - interval '1 s', '3')
+        """);
+    var order = new ArrayList<String>();
+    var claimer = new Claimer(DB.database(), jobs.policies(), "both", Map.of("k", 2));
+    for (int i = 0; i < 4; i++) {
+      claimer.sweep();
+      order.add(claimer.claim(1).getFirst().payload());
+    }
+    assertEquals(List.of("1", "2", "3", "4"), order);
   }
 
   @Test

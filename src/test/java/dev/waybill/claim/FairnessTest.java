@@ -56,7 +56,7 @@ class FairnessTest {
     assertEquals(1, two.stream().filter(job -> job.tenant().equals("small")).count());
   }
 
-  /** After a rollback of a build, for instance. Each sweep finds those lanes again. */
+  /** After a rollback of a build, for instance. */
   @Test
   void lanes_that_this_build_cannot_read_do_not_stand_before_those_it_can() throws SQLException {
     DB.execute(
