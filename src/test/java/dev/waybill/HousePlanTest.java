@@ -1,5 +1,6 @@
 package dev.waybill;
 
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.methods;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noFields;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
@@ -10,6 +11,8 @@ import com.tngtech.archunit.core.domain.JavaClass;
 import com.tngtech.archunit.core.domain.JavaClasses;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
+import dev.waybill.access.Allowed;
+import jakarta.ws.rs.HttpMethod;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -57,7 +60,8 @@ class HousePlanTest {
     doors.put("run", Set.of("job", "db", "policy", "claim", "settle"));
     doors.put("retain", Set.of("job", "db", "policy"));
     doors.put("observe", Set.of("job", "db", "run", "retain", "settle"));
-    doors.put("api", Set.of("db", "enqueue", "job"));
+    doors.put("access", Set.of("db"));
+    doors.put("api", Set.of("access", "db", "enqueue", "job"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }
@@ -185,6 +189,21 @@ class HousePlanTest {
       }
     }
     assertEquals(List.of(), wrong);
+  }
+
+  /**
+   * A resource method that is not public is silently no operation; one without a rule is nobody's.
+   */
+  @Test
+  void every_operation_says_who_may_call_it() {
+    methods()
+        .that()
+        .areMetaAnnotatedWith(HttpMethod.class)
+        .should()
+        .beAnnotatedWith(Allowed.class)
+        .andShould()
+        .bePublic()
+        .check(HOUSE);
   }
 
   @Test

@@ -1,5 +1,6 @@
 package dev.waybill.api;
 
+import dev.waybill.access.Caller;
 import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
@@ -27,28 +28,31 @@ final class JobReader {
           jsonb_build_array(jsonb_strip_nulls(jsonb_build_object('attempt', a.attempt, 'worker', a.worker,
             'startedAt', a.started_at, 'endedAt', a.finished_at, 'outcome', nullif(a.state, 'running')))) ELSE '[]' END)::text,
         extract(epoch FROM a.started_at - a.run_at)::float8, extract(epoch FROM a.finished_at - a.started_at)::float8, a.progress::text
-      FROM waybill.all_jobs a WHERE a.id = ?
+      FROM waybill.all_jobs a WHERE a.id = ? AND waybill.visible(a.tenant, a.kind, ?, ?)
       """;
 
   private JobReader() {}
 
-  static @Nullable JobView read(Connection connection, long id) throws SQLException {
+  /** Null when there is no such job for this caller. */
+  static @Nullable JobView read(Connection connection, long id, Caller caller) throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(READ)) {
       statement.setLong(1, id);
+      int _ = caller.bindScope(statement, 2);
       try (ResultSet row = statement.executeQuery()) {
-        return row.next() ? view(row) : null;
+        return row.next() ? view(row, caller.payloads()) : null;
       }
     }
   }
 
-  private static JobView view(ResultSet row) throws SQLException {
+  /** Payload and result only for those who may read them. */
+  private static JobView view(ResultSet row, boolean payloads) throws SQLException {
     return new JobView(
         row.getLong(1),
         row.getString(2),
         row.getString(3),
         row.getInt(4),
         row.getString(5),
-        row.getString(6),
+        payloads ? row.getString(6) : null,
         row.getInt(7),
         row.getInt(8),
         row.getObject(9, Integer.class),
@@ -59,7 +63,7 @@ final class JobReader {
         row.getObject(14, OffsetDateTime.class),
         row.getString(15),
         row.getString(16),
-        row.getString(17),
+        payloads ? row.getString(17) : null,
         row.getString(23),
         strings(row.getArray(18)),
         row.getString(19),

@@ -18,7 +18,12 @@ public record JobView(
     int priority,
     @Schema(enumeration = {"scheduled", "ready", "running", "done", "dead", "cancelled"})
         String state,
-    @JsonRawValue @Schema(type = SchemaType.OBJECT) String payload,
+    @Nullable
+        @JsonRawValue
+        @Schema(
+            type = SchemaType.OBJECT,
+            description = "Left out, as result is, for callers that may not read payloads")
+        String payload,
     int payloadVersion,
     int attempt,
     @Nullable Integer maxAttempts,

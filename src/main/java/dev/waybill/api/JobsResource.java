@@ -1,5 +1,9 @@
 package dev.waybill.api;
 
+import dev.waybill.access.Allowed;
+import dev.waybill.access.Caller;
+import dev.waybill.access.CurrentCaller;
+import dev.waybill.access.Role;
 import dev.waybill.db.Database;
 import dev.waybill.enqueue.NewJob;
 import dev.waybill.enqueue.Queue;
@@ -32,15 +36,18 @@ public final class JobsResource {
   private final Database database;
   private final Queue queue;
   private final Requests requests;
+  private final CurrentCaller callers;
 
   @Inject
-  JobsResource(DataSource dataSource, Queue queue, Requests requests) {
+  JobsResource(DataSource dataSource, Queue queue, Requests requests, CurrentCaller callers) {
     this.database = new Database(dataSource);
     this.queue = queue;
     this.requests = requests;
+    this.callers = callers;
   }
 
   @POST
+  @Allowed(Role.PRODUCER)
   @Consumes(MediaType.APPLICATION_JSON)
   @Operation(operationId = "enqueue", summary = "Enqueue a job")
   @RequestBody(
@@ -51,11 +58,12 @@ public final class JobsResource {
       description = "The job, or the live one that has its dedupe key",
       content = @Content(schema = @Schema(implementation = JobView.class)))
   public Response enqueue(byte[] body) throws SQLException {
-    NewJob job = requests.newJob(body);
+    Caller caller = callers.get();
+    NewJob job = requests.newJob(body, caller);
     JobView view =
         database.transaction(connection -> {
           long id = queue.enqueue(connection, job);
-          @Nullable JobView read = JobReader.read(connection, id);
+          @Nullable JobView read = JobReader.read(connection, id, caller);
           if (read == null) {
             throw new IllegalStateException("enqueued, but not to be read: job=" + id);
           }
@@ -66,10 +74,12 @@ public final class JobsResource {
 
   @GET
   @Path("/{id}")
+  @Allowed({Role.PRODUCER, Role.WORKER, Role.VIEWER})
   @Operation(operationId = "readJob", summary = "Read a job, with its attempts")
   public JobView read(@PathParam("id") String id) throws SQLException {
     long number = id(id);
-    @Nullable JobView view = database.run(connection -> JobReader.read(connection, number));
+    Caller caller = callers.get();
+    @Nullable JobView view = database.run(connection -> JobReader.read(connection, number, caller));
     if (view == null) {
       throw Problem.notFound("job");
     }

@@ -1,6 +1,7 @@
 package dev.waybill.api;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
+import dev.waybill.access.Denied;
 import jakarta.ws.rs.core.Response;
 import org.jspecify.annotations.Nullable;
 
@@ -46,6 +47,14 @@ public record Problem(
         new Problem("/problems/not-found", "There is no such " + what, 404, null, null));
   }
 
+  /** 401 or 403. */
+  static Problem denied(Denied denied) {
+    return denied.known()
+        ? new Problem(
+            "/problems/forbidden", "You may not do this", 403, denied.detail(), denied.field())
+        : new Problem("/problems/unauthenticated", "Say who you are", 401, denied.detail(), null);
+  }
+
   static Problem unavailable() {
     return new Problem(
         "/problems/unavailable",
@@ -61,6 +70,10 @@ public record Problem(
 
   Response response() {
     Response.ResponseBuilder response = Response.status(status).type(MEDIA_TYPE).entity(this);
-    return status == 503 ? response.header("Retry-After", "2").build() : response.build();
+    return switch (status) {
+      case 401 -> response.header("WWW-Authenticate", "Bearer realm=\"waybill\"").build();
+      case 503 -> response.header("Retry-After", "2").build();
+      default -> response.build();
+    };
   }
 }

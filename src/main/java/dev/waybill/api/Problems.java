@@ -1,5 +1,6 @@
 package dev.waybill.api;
 
+import dev.waybill.access.Denied;
 import dev.waybill.db.SqlState;
 import jakarta.ws.rs.WebApplicationException;
 import jakarta.ws.rs.core.Response;
@@ -18,6 +19,11 @@ final class Problems {
   @ServerExceptionMapper
   public Response known(Problem.Thrown thrown) {
     return thrown.problem().response();
+  }
+
+  @ServerExceptionMapper
+  public Response denied(Denied denied) {
+    return Problem.denied(denied).response();
   }
 
   @ServerExceptionMapper

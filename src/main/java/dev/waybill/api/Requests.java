@@ -13,6 +13,7 @@ import com.fasterxml.jackson.databind.cfg.CoercionAction;
 import com.fasterxml.jackson.databind.cfg.CoercionInputShape;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.type.LogicalType;
+import dev.waybill.access.Caller;
 import dev.waybill.enqueue.NewJob;
 import dev.waybill.job.JsonText;
 import jakarta.inject.Singleton;
@@ -59,7 +60,7 @@ final class Requests {
             StreamReadConstraints.builder().maxNestingDepth(DEPTH_MAX).build());
   }
 
-  NewJob newJob(byte[] body) {
+  NewJob newJob(byte[] body, Caller caller) {
     EnqueueBody read = read(body, EnqueueBody.class);
     if (read.kind() == null) {
       throw Problem.invalid("kind", "It is missing.");
@@ -67,10 +68,11 @@ final class Requests {
     if (read.runAt() != null && read.delay() != null) {
       throw Problem.invalid("delay", "Give runAt or delay, not both.");
     }
+    caller.checkKind("kind", read.kind());
     return new NewJob(
         storable("kind", read.kind()),
         payload(read.payload()),
-        storable("tenant", Objects.requireNonNullElse(read.tenant(), "")),
+        storable("tenant", caller.tenantFor(read.tenant())),
         Objects.requireNonNullElse(read.priority(), 0),
         runAt(read.runAt()),
         delay(read.delay()),
