@@ -37,7 +37,7 @@ public final class DeadLetters {
       SELECT count(*) FROM (
         SELECT FROM waybill.jobs_dead d
         WHERE waybill.dead_match(d.kind, d.tenant, d.fingerprint, d.finished_at, d.id, ?, ?, ?, ?, ?, ?, ?) LIMIT ?
-      ) some
+      ) found
       """;
 
   /**

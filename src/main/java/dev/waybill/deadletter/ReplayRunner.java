@@ -118,13 +118,11 @@ final class ReplayRunner {
     try {
       return slice(id, SLICE_MAX, true);
     } catch (SQLException failure) {
-      switch (SqlState.of(failure)) {
-        case TRY_AGAIN, TIMED_OUT -> {
-          oneByOne(id);
-          return 0;
-        }
-        case UNREACHABLE, BAD_VALUE, NO_PARTITION, DUPLICATE, BROKEN -> throw failure;
+      if (SqlState.of(failure) == SqlState.UNREACHABLE || !SqlState.of(failure).passing()) {
+        throw failure;
       }
+      oneByOne(id);
+      return 0;
     }
   }
 
