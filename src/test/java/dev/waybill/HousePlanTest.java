@@ -61,7 +61,7 @@ class HousePlanTest {
     doors.put("retain", Set.of("job", "db", "policy"));
     doors.put("observe", Set.of("job", "db", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
-    doors.put("api", Set.of("access", "db", "enqueue", "job"));
+    doors.put("api", Set.of("access", "audit", "db", "deadletter", "enqueue", "job"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }

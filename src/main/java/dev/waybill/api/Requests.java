@@ -83,7 +83,7 @@ final class Requests {
         null);
   }
 
-  private <T> T read(byte[] body, Class<T> type) {
+  <T> T read(byte[] body, Class<T> type) {
     try {
       @Nullable T read = mapper.readValue(body, type);
       if (read == null) {
@@ -116,7 +116,7 @@ final class Requests {
     return String.valueOf(mismatch.getPath().getFirst().getFieldName());
   }
 
-  private String payload(@Nullable JsonNode payload) {
+  String payload(@Nullable JsonNode payload) {
     if (payload == null || payload.isMissingNode()) {
       return "{}";
     }
@@ -178,20 +178,24 @@ final class Requests {
   }
 
   private static @Nullable Duration delay(@Nullable JsonNode delay) {
-    if (delay == null || delay.isNull()) {
+    return duration("delay", delay);
+  }
+
+  static @Nullable Duration duration(String field, @Nullable JsonNode said) {
+    if (said == null || said.isNull()) {
       return null;
     }
     try {
       Duration read =
-          delay.isIntegralNumber() && delay.canConvertToLong()
-              ? Duration.ofSeconds(delay.longValue())
-              : Duration.parse(delay.isTextual() ? delay.textValue() : "");
+          said.isIntegralNumber() && said.canConvertToLong()
+              ? Duration.ofSeconds(said.longValue())
+              : Duration.parse(said.isTextual() ? said.textValue() : "");
       if (read.isNegative() || read.compareTo(Duration.ofDays(3653)) > 0) {
-        throw Problem.invalid("delay", "Between 0 and 10 years.");
+        throw Problem.invalid(field, "Between 0 and 10 years.");
       }
       return read;
     } catch (DateTimeException | ArithmeticException _) {
-      throw Problem.invalid("delay", "An ISO 8601 duration such as PT5M, or a number of seconds.");
+      throw Problem.invalid(field, "An ISO 8601 duration such as PT5M, or a number of seconds.");
     }
   }
 
@@ -199,7 +203,7 @@ final class Requests {
    * PostgreSQL stores neither U+0000 nor half of a surrogate pair; said here by field, since there
    * it would be said by byte.
    */
-  private static String storable(String field, String text) {
+  static String storable(String field, String text) {
     for (int i = 0; i < text.length(); i++) {
       char c = text.charAt(i);
       boolean pair =

@@ -77,6 +77,15 @@ public final class DeadLetters {
       ORDER BY p.n DESC, p.kind DESC, p.fingerprint DESC
       """;
 
+  private static final String READ =
+      """
+      SELECT d.id, d.kind, d.tenant, d.priority, d.attempt, d.max_attempts, d.crashes, d.created_at, d.finished_at, d.worker, d.last_error,
+        d.fingerprint, d.tags, d.dedupe_key, (extract(epoch FROM d.finished_at) * 1000000)::bigint,
+        d.payload::text, d.payload_version, coalesce(d.attempts, '[]')::text
+      FROM waybill.jobs_dead d
+      WHERE d.id = ? AND (?::text IS NULL OR d.tenant = ?) AND (?::text[] IS NULL OR d.kind = ANY (?))
+      """;
+
   private static final String LOCK =
       """
       SELECT d.kind, d.tenant FROM waybill.jobs_dead d
@@ -127,6 +136,39 @@ public final class DeadLetters {
       }
       return letters;
     }
+  }
+
+  /**
+   * A dead letter with what is inside.
+   *
+   * @param payload JSON text
+   * @param attempts JSON text: the history
+   */
+  public record Whole(DeadLetter letter, String payload, int payloadVersion, String attempts) {}
+
+  public static @Nullable Whole read(Connection connection, Scope scope, long id)
+      throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(READ)) {
+      bindOne(statement, scope, id);
+      try (ResultSet row = statement.executeQuery()) {
+        return row.next()
+            ? new Whole(letter(row), row.getString(16), row.getInt(17), row.getString(18))
+            : null;
+      }
+    }
+  }
+
+  private static void bindOne(PreparedStatement statement, Scope scope, long id)
+      throws SQLException {
+    @Nullable Array kinds =
+        scope.kinds() == null
+            ? null
+            : statement.getConnection().createArrayOf("text", scope.kinds().toArray());
+    statement.setLong(1, id);
+    statement.setString(2, scope.tenant());
+    statement.setString(3, scope.tenant());
+    statement.setArray(4, kinds);
+    statement.setArray(5, kinds);
   }
 
   /** How many there are, counted up to this many. */
@@ -229,13 +271,7 @@ public final class DeadLetters {
   private static @Nullable Whose lock(Connection connection, Scope scope, long id)
       throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(LOCK)) {
-      @Nullable Array kinds =
-          scope.kinds() == null ? null : connection.createArrayOf("text", scope.kinds().toArray());
-      statement.setLong(1, id);
-      statement.setString(2, scope.tenant());
-      statement.setString(3, scope.tenant());
-      statement.setArray(4, kinds);
-      statement.setArray(5, kinds);
+      bindOne(statement, scope, id);
       try (ResultSet row = statement.executeQuery()) {
         return row.next() ? new Whose(row.getString(1), row.getString(2)) : null;
       }
