@@ -162,12 +162,20 @@ CREATE TABLE waybill.jobs_dead (
 );
 CREATE INDEX jobs_dead_group ON waybill.jobs_dead (kind, fingerprint, finished_at);
 
--- What came and what was purged, in rows that are only ever added, so that nobody waits for a counter:
--- the audit needs both figures, and neither can be counted later. The folder sums them up from time to time.
+-- What happened to jobs, in rows that are only ever added, so that nobody waits for a counter: the statement that moves jobs adds a row for
+-- each kind, in its own transaction. The audit needs what came and what was purged, which cannot be counted later; the figures need the
+-- rest, which would take a scan. Claims add nothing: what was claimed either runs or has ended. The folder sums the rows up from time to
+-- time. docs/decisions/0025 says how the figures follow from these.
 CREATE TABLE waybill.tally (
   kind text   NOT NULL,
-  what text   NOT NULL CHECK (what IN ('enqueued', 'purged')),
-  n    bigint NOT NULL
+  what text   NOT NULL CHECK (what IN (
+    'enqueued', 'purged',    -- came, by any door; deleted for good, from wherever
+    'scheduled',             -- to (+) and from (-) the jobs that wait for their time; those of 'retried' are there as well
+    'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', -- returned: snoozed or released
+    'interrupted',           -- cancelled while running; counted under 'cancelled' too
+    'revived', 'dropped')),  -- dead letters: live again, deleted
+  n    bigint NOT NULL,
+  slot timestamptz           -- of 'died': its quarter of an hour, until a day is over
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
@@ -281,32 +289,35 @@ CREATE UNLOGGED TABLE waybill.waiting (
 -- Wakes those who wait for this kind. SKIP LOCKED: if another producer is about to wake them, that is enough.
 CREATE FUNCTION waybill.wake(kind text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  -- Such a transaction may not touch a row that was changed since its snapshot, and must not fail because of a hint.
-  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    PERFORM pg_notify('waybill', wake.kind);
-    RETURN;
-  END IF;
-  UPDATE waybill.waiting w SET armed = false
-  WHERE w.kind = (SELECT a.kind FROM waybill.waiting a WHERE a.kind = wake.kind AND a.armed FOR UPDATE SKIP LOCKED);
-  IF FOUND THEN
-    PERFORM pg_notify('waybill', wake.kind);
+  IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = wake.kind AND w.armed) THEN
+    -- Such a transaction may not touch a row that was changed since its snapshot, and must not fail because of a hint.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      PERFORM pg_notify('waybill', wake.kind);
+      RETURN;
+    END IF;
+    UPDATE waybill.waiting w SET armed = false
+    WHERE w.kind = (SELECT a.kind FROM waybill.waiting a WHERE a.kind = wake.kind AND a.armed FOR UPDATE SKIP LOCKED);
+    IF FOUND THEN
+      PERFORM pg_notify('waybill', wake.kind);
+    END IF;
   END IF;
 END $$;
 
--- Jobs came: count them, and wake those who wait for their kind.
-CREATE FUNCTION waybill.came(kind text, jobs bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Jobs came, so many of them for later: count them, and wake those who wait for their kind.
+CREATE FUNCTION waybill.came(kind text, jobs bigint, later bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
-  IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = came.kind AND w.armed) THEN
-    PERFORM waybill.wake(came.kind);
+  IF later > 0 THEN
+    INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'scheduled', later);
   END IF;
+  PERFORM waybill.wake(came.kind);
 END $$;
 
 -- For rows that come by a plain INSERT; the functions below call came() themselves, once a call.
 CREATE FUNCTION waybill.came_plainly() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM waybill.came(NEW.kind, 1);
+  PERFORM waybill.came(NEW.kind, 1, CASE WHEN NEW.state = 'scheduled' THEN 1 ELSE 0 END);
   RETURN NULL;
 END $$;
 
@@ -346,7 +357,7 @@ BEGIN
       RETURNING id INTO job;
     END IF;
     IF job IS NOT NULL THEN
-      PERFORM waybill.came(enqueue.kind, 1);
+      PERFORM waybill.came(enqueue.kind, 1, CASE WHEN enqueue.run_at > now() THEN 1 ELSE 0 END);
       RETURN job;
     END IF;
     SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND dedupe_key = enqueue.dedupe_key;
@@ -384,7 +395,8 @@ BEGIN
   FROM unnest(payloads) AS p
   RETURNING id;
   IF FOUND THEN
-    PERFORM waybill.came(enqueue_many.kind, cardinality(payloads));
+    PERFORM waybill.came(enqueue_many.kind, cardinality(payloads),
+      CASE WHEN enqueue_many.run_at > now() THEN cardinality(payloads) ELSE 0 END);
   END IF;
 END $$;
 
@@ -395,6 +407,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   WITH gone AS (
     DELETE FROM waybill.jobs j WHERE j.id = cancel.id RETURNING j.*
+  ), counted AS (
+    INSERT INTO waybill.tally (kind, what, n)
+    SELECT g.kind, f.what, f.n FROM gone g CROSS JOIN LATERAL (VALUES ('cancelled', 1, true),
+      ('scheduled', -1, g.state = 'scheduled'), ('interrupted', 1, g.state = 'running')) AS f(what, n, applies)
+    WHERE f.applies
   )
   INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
     payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts)
@@ -442,6 +459,29 @@ BEGIN
   RETURN left(md5(btrim(regexp_replace(t, '\s+', ' ', 'g'))), 16);
 END $$;
 
+-- Dead letters are counted here and not in the statements that write them: there are several, and none is on the way of every job.
+CREATE FUNCTION waybill.count_died() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO waybill.tally (kind, what, n, slot)
+  SELECT d.kind, 'died', count(*), date_bin('15 minutes', now(), 'epoch') FROM died d GROUP BY d.kind;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER jobs_dead_came AFTER INSERT ON waybill.jobs_dead REFERENCING NEW TABLE AS died
+FOR EACH STATEMENT EXECUTE FUNCTION waybill.count_died();
+
+-- A dead letter that goes back is in waybill.jobs by the end of the statement that takes it out of here.
+CREATE FUNCTION waybill.count_undead() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO waybill.tally (kind, what, n)
+  SELECT g.kind, g.what, count(*)
+  FROM (SELECT d.kind, CASE WHEN EXISTS (SELECT FROM waybill.jobs j WHERE j.id = d.id) THEN 'revived' ELSE 'dropped' END AS what
+    FROM gone d) g
+  GROUP BY g.kind, g.what;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER jobs_dead_gone AFTER DELETE ON waybill.jobs_dead REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION waybill.count_undead();
+
 -- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once.
 CREATE FUNCTION waybill.make_partitions(days_ahead integer DEFAULT 14) RETURNS SETOF text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -485,16 +525,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     UNION ALL SELECT id, kind, state, tableoid::regclass::text FROM waybill.jobs_done
     UNION ALL SELECT id, kind, 'dead', 'jobs_dead' FROM waybill.jobs_dead
   ), counted AS (
-    SELECT kind, count(*) AS present FROM place GROUP BY kind
+    SELECT kind, count(*) AS present, count(*) FILTER (WHERE place = 'jobs') AS live,
+      count(*) FILTER (WHERE place = 'jobs' AND state = 'scheduled') AS scheduled, count(*) FILTER (WHERE place = 'jobs_dead') AS dead
+    FROM place GROUP BY kind
   ), tallied AS (
     SELECT kind, coalesce(sum(n) FILTER (WHERE what = 'enqueued'), 0) AS enqueued,
-      coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged
+      coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged,
+      coalesce(sum(CASE WHEN what IN ('enqueued', 'revived') THEN n WHEN what IN ('done', 'died', 'cancelled') THEN -n END), 0) AS live,
+      coalesce(sum(n) FILTER (WHERE what IN ('scheduled', 'retried')), 0) AS scheduled,
+      coalesce(sum(CASE WHEN what = 'died' THEN n WHEN what IN ('revived', 'dropped') THEN -n END), 0) AS dead
     FROM waybill.tally GROUP BY kind
   )
   SELECT '2: enqueued = present + purged, kind ' || coalesce(t.kind, c.kind),
     coalesce(t.enqueued, 0) = coalesce(c.present, 0) + coalesce(t.purged, 0),
     format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
   FROM tallied t FULL JOIN counted c ON c.kind = t.kind
+  UNION ALL
+  SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
+    format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)
+  FROM tallied t FULL JOIN counted c ON c.kind = t.kind
+  WHERE (coalesce(t.live, 0), coalesce(t.scheduled, 0), coalesce(t.dead, 0))
+    <> (coalesce(c.live, 0), coalesce(c.scheduled, 0), coalesce(c.dead, 0))
   UNION ALL
   SELECT '6: each job in one place', false, format('job %s is in %s', id, string_agg(place, ', '))
   FROM place GROUP BY id HAVING count(*) > 1

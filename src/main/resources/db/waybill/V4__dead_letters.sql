@@ -73,15 +73,15 @@ BEGIN
   TRUNCATE waybill.dead_moves, waybill.dead_counts;
   RETURN NULL;
 END $$;
-CREATE TRIGGER jobs_dead_came AFTER INSERT ON waybill.jobs_dead REFERENCING NEW TABLE AS came
+CREATE TRIGGER jobs_dead_group_came AFTER INSERT ON waybill.jobs_dead REFERENCING NEW TABLE AS came
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.dead_came();
-CREATE TRIGGER jobs_dead_went AFTER DELETE ON waybill.jobs_dead REFERENCING OLD TABLE AS went
+CREATE TRIGGER jobs_dead_group_went AFTER DELETE ON waybill.jobs_dead REFERENCING OLD TABLE AS went
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.dead_went();
-CREATE TRIGGER jobs_dead_changed_from AFTER UPDATE ON waybill.jobs_dead REFERENCING OLD TABLE AS went
+CREATE TRIGGER jobs_dead_group_from AFTER UPDATE ON waybill.jobs_dead REFERENCING OLD TABLE AS went
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.dead_went();
-CREATE TRIGGER jobs_dead_changed_to AFTER UPDATE ON waybill.jobs_dead REFERENCING NEW TABLE AS came
+CREATE TRIGGER jobs_dead_group_to AFTER UPDATE ON waybill.jobs_dead REFERENCING NEW TABLE AS came
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.dead_came();
-CREATE TRIGGER jobs_dead_cleared AFTER TRUNCATE ON waybill.jobs_dead
+CREATE TRIGGER jobs_dead_group_cleared AFTER TRUNCATE ON waybill.jobs_dead
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.dead_cleared();
 
 -- The filter of lists and replays: a NULL asks for nothing. Plain SQL without SET, so that the planner inlines it, and a custom plan keeps only

@@ -34,7 +34,7 @@ final class Problems {
         yield Problem.unavailable().response();
       }
       case BAD_VALUE, DUPLICATE -> refusedValue(failure).response();
-      case NO_PARTITION, BROKEN -> {
+      case NO_PARTITION, BROKEN, UNKNOWN -> {
         LOG.errorf("request failed sqlstate=%s", failure.getSQLState());
         yield Problem.internal().response();
       }

@@ -24,7 +24,9 @@ public final class Promoter {
         SELECT id FROM waybill.jobs WHERE state = 'scheduled' AND run_at <= now()
         ORDER BY run_at LIMIT ? FOR NO KEY UPDATE SKIP LOCKED
       ), promoted AS (
-        UPDATE waybill.jobs j SET state = 'ready' FROM due WHERE j.id = ANY (ARRAY(SELECT id FROM due)) AND j.id = due.id RETURNING 1
+        UPDATE waybill.jobs j SET state = 'ready' FROM due WHERE j.id = ANY (ARRAY(SELECT id FROM due)) AND j.id = due.id RETURNING j.kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'scheduled', -count(*) FROM promoted GROUP BY kind
       )
       SELECT (SELECT count(*) FROM promoted),
         (SELECT ceil(extract(epoch FROM run_at - now()) * 1000)::bigint FROM waybill.jobs

@@ -41,6 +41,8 @@ public final class Reaper {
           attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'crashed', 'the holder vanished: lease ran out')
         FROM lost WHERE j.id = ANY (ARRAY(SELECT id FROM lost)) AND j.id = lost.id
         RETURNING j.kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'crashed', count(*) FROM back GROUP BY kind
       )
       SELECT kind, count(*) FROM back GROUP BY kind
       """;

@@ -8,6 +8,7 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -37,13 +38,17 @@ final class Statements {
         DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[], ?::jsonb[]) AS s(id, token, result)
         WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
         RETURNING j.*, s.result
+      ), ended AS (
+        INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
+          payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result)
+        SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes,
+          payload_version, 'done', kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result
+        FROM gone
+        RETURNING id, kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'done', count(*) FROM ended GROUP BY kind
       )
-      INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
-        payload_version, state, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result)
-      SELECT id, run_at, created_at, started_at, now(), priority, attempt, max_attempts, crashes,
-        payload_version, 'done', kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result
-      FROM gone
-      RETURNING id
+      SELECT id FROM ended
       """;
 
   /** For kinds that keep nothing (retention 0): the job leaves no trace but a count. */
@@ -54,7 +59,9 @@ final class Statements {
         WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
         RETURNING j.id, j.kind
       ), counted AS (
-        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'purged', count(*) FROM gone GROUP BY kind
+        INSERT INTO waybill.tally (kind, what, n)
+        SELECT n.kind, f.what, n.jobs
+        FROM (SELECT kind, count(*) AS jobs FROM gone GROUP BY kind) n CROSS JOIN unnest(ARRAY['done', 'purged']) AS f(what)
       )
       SELECT id FROM gone
       """;
@@ -66,31 +73,45 @@ final class Statements {
    */
   private static final String RETRY =
       """
-      UPDATE waybill.jobs j
-      SET state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
-        run_at = now() + interval '1 millisecond' * coalesce(s.asked_ms,
-          least(s.cap_ms, s.base_ms * power(s.factor, least(j.attempt - 1, 100))) * CASE WHEN s.jitter THEN random() ELSE 1 END),
-        attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'retry', s.error)
-      FROM unnest(?::bigint[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
-        AS s(id, token, error, asked_ms, base_ms, factor, cap_ms, jitter)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
-      RETURNING j.id
+      WITH ended AS (
+        UPDATE waybill.jobs j
+        SET state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
+          run_at = now() + interval '1 millisecond' * coalesce(s.asked_ms,
+            least(s.cap_ms, s.base_ms * power(s.factor, least(j.attempt - 1, 100))) * CASE WHEN s.jitter THEN random() ELSE 1 END),
+          attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'retry', s.error)
+        FROM unnest(?::bigint[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
+          AS s(id, token, error, asked_ms, base_ms, factor, cap_ms, jitter)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.id, j.kind
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'retried', count(*) FROM ended GROUP BY kind
+      )
+      SELECT id FROM ended
       """;
 
   /**
-   * Snooze and release: back to the queue with the attempt given back. A released job keeps its
-   * place in the lane.
+   * Snooze and release: back to the queue with the attempt given back, if the claim took one: that
+   * of an exhausted job did not. A released job keeps its place in the lane.
    */
   private static final String GIVE_BACK =
       """
-      UPDATE waybill.jobs j
-      SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
-        run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
-        token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - 1,
-        attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
-      FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[]) AS s(id, token, delay_ms, word)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
-      RETURNING j.id
+      WITH ended AS (
+        UPDATE waybill.jobs j
+        SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
+          run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
+          token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - s.given_back,
+          attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
+        FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::int[])
+          AS s(id, token, delay_ms, word, given_back)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        RETURNING j.id, j.kind, j.state
+      ), counted AS (
+        INSERT INTO waybill.tally (kind, what, n)
+        SELECT kind, 'returned', count(*) FROM ended GROUP BY kind
+        UNION ALL
+        SELECT kind, 'scheduled', count(*) FROM ended WHERE state = 'scheduled' GROUP BY kind
+      )
+      SELECT id FROM ended
       """;
 
   private static final String DEAD =
@@ -123,6 +144,18 @@ final class Statements {
       """
       SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::uuid[]) AS s(id, token)
       WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+      """;
+
+  /**
+   * What became of attempts whose rows are gone: cancelled, or done by an earlier try whose answer
+   * was lost. An attempt is settled once, so its number is proof enough; a job that was cancelled
+   * while it did not run has no worker. The bound on the time leaves the old partitions out.
+   */
+  private static final String ENDED =
+      """
+      SELECT d.id, d.state FROM unnest(?::bigint[], ?::int[]) AS s(id, attempt), waybill.jobs_done d
+      WHERE d.id = ANY (?) AND d.id = s.id AND d.attempt = s.attempt AND d.worker IS NOT NULL
+        AND d.finished_at > now() - interval '1 day'
       """;
 
   private final Policies policies;
@@ -164,6 +197,37 @@ final class Statements {
     var ours = new HashSet<Long>();
     execute(connection, OURS, batch, ours);
     return ours;
+  }
+
+  /**
+   * How those ended that are not ours any more; one that is not in the answer was lost.
+   *
+   * @param perhapsByUs an earlier try may have written them, and its answer was lost
+   */
+  Map<Long, Settled> ended(Connection connection, List<Settlement> gone, boolean perhapsByUs)
+      throws SQLException {
+    Set<Long> done =
+        gone.stream()
+            .filter(s -> perhapsByUs && s.outcome() instanceof Outcome.Done)
+            .map(s -> s.job().id())
+            .collect(Collectors.toSet());
+    var ended = new HashMap<Long, Settled>();
+    try (PreparedStatement statement = connection.prepareStatement(ENDED)) {
+      bind(connection, statement, 1, gone, ID);
+      bind(connection, statement, 2, gone, new Column("int4", s -> s.job().attempt()));
+      bind(connection, statement, 3, gone, ID);
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          long id = rows.getLong(1);
+          if (rows.getString(2).equals("cancelled")) {
+            ended.put(id, Settled.CANCELLED);
+          } else if (done.contains(id)) {
+            ended.put(id, Settled.SETTLED);
+          }
+        }
+      }
+    }
+    return ended;
   }
 
   static boolean makePartitions(Connection connection) throws SQLException {
@@ -223,7 +287,8 @@ final class Statements {
                 s.outcome() instanceof Outcome.Snooze(var delay)
                     ? Math.max(0, delay.toMillis())
                     : 0L),
-        new Column("text", s -> s.outcome().word()));
+        new Column("text", s -> s.outcome().word()),
+        new Column("int4", s -> s.job().exhausted() ? 0 : 1));
   }
 
   private static void dead(Connection connection, List<Settlement> batch, Set<Long> settled)

@@ -169,6 +169,7 @@ class RetainTest {
   private static List<String> findings() throws SQLException {
     return DB.column("SELECT guarantee FROM waybill.audit() WHERE NOT ok").stream()
         .map(finding -> String.valueOf(finding).substring(0, 1))
+        .distinct()
         .toList();
   }
 
@@ -184,6 +185,28 @@ class RetainTest {
     jobs.running("k");
     DB.enqueue("k");
     assertEquals(List.of(), findings());
+  }
+
+  @Test
+  void the_audit_finds_a_move_that_nobody_counted() throws SQLException {
+    DB.execute("SELECT waybill.enqueue('k', run_at => now() + interval '1 hour')");
+    DB.execute("UPDATE waybill.jobs SET state = 'ready'");
+    assertEquals(
+        List.of("2: figures as counted, kind k"),
+        DB.column("SELECT guarantee FROM waybill.audit() WHERE NOT ok"));
+  }
+
+  @Test
+  void a_fold_keeps_when_jobs_died_for_a_day() throws SQLException {
+    assertTrue(jobs.settle(jobs.running("k"), Outcome.dead("x")));
+    assertTrue(jobs.settle(jobs.running("k"), Outcome.dead("x")));
+    new TallyFolder(DB.database()).fold();
+    String died = "SELECT sum(n) FROM waybill.tally WHERE what = 'died' AND slot ";
+    assertEquals(2, DB.number(died + "IS NOT NULL"));
+    DB.execute("UPDATE waybill.tally SET slot = slot - interval '26 hours' WHERE what = 'died'");
+    new TallyFolder(DB.database()).fold();
+    assertEquals(2, DB.number(died + "IS NULL"));
+    DB.auditIsClean();
   }
 
   @Test
@@ -219,7 +242,7 @@ class RetainTest {
         SELECT id, run_at, created_at, finished_at + interval '1 day', priority, attempt, crashes, payload_version, state, kind,
           tenant, payload FROM waybill.jobs_done
         """);
-    DB.execute("INSERT INTO waybill.tally VALUES ('k', 'enqueued', 1)");
+    DB.execute("INSERT INTO waybill.tally VALUES ('k', 'enqueued', 1), ('k', 'done', 1)");
     assertEquals(List.of("6"), findings());
   }
 
