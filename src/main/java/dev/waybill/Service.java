@@ -2,6 +2,7 @@ package dev.waybill;
 
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
+import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
@@ -30,6 +31,7 @@ final class Service implements QuarkusApplication {
   private final Schema schema;
   private final Partitions partitions;
   private final Pools pools;
+  private final Desk desk;
   private final Wakeup wakeup;
   private final Maintenance maintenance;
   private final Beats deadLetters;
@@ -41,6 +43,7 @@ final class Service implements QuarkusApplication {
       Schema schema,
       Partitions partitions,
       Pools pools,
+      Desk desk,
       Maintenance maintenance,
       Beats deadLetters,
       Wakeup wakeup,
@@ -49,6 +52,7 @@ final class Service implements QuarkusApplication {
     this.schema = schema;
     this.partitions = partitions;
     this.pools = pools;
+    this.desk = desk;
     this.maintenance = maintenance;
     this.deadLetters = deadLetters;
     this.wakeup = wakeup;
@@ -103,9 +107,14 @@ final class Service implements QuarkusApplication {
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
-      wakeup.start();
     }
     pools.heedPolicies();
+    if (roles.contains(Role.API)) {
+      desk.start(pools.handled()::contains);
+    }
+    if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
+      wakeup.start();
+    }
     beats.resume();
   }
 
@@ -128,6 +137,7 @@ final class Service implements QuarkusApplication {
     beats.pause();
     maintenance.stop();
     deadLetters.stop();
+    desk.stop();
     pools.drain();
     wakeup.stop();
     Waybill.over();

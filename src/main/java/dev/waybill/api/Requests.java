@@ -117,21 +117,23 @@ final class Requests {
   }
 
   String payload(@Nullable JsonNode payload) {
-    if (payload == null || payload.isMissingNode()) {
-      return "{}";
-    }
-    if (!numbersFit(payload)) {
+    return payload == null || payload.isMissingNode() ? "{}" : json("payload", payload);
+  }
+
+  /** As text that jsonb takes. */
+  String json(String field, JsonNode node) {
+    if (!numbersFit(node)) {
       throw Problem.invalid(
-          "payload", "It holds a number that no double can hold; send it as a string.");
+          field, "It holds a number that no double can hold; send it as a string.");
     }
     try {
-      String json = storable("payload", mapper.writeValueAsString(payload));
+      String json = storable(field, mapper.writeValueAsString(node));
       if (JsonText.holdsNul(json)) {
-        throw Problem.invalid("payload", "It holds U+0000.");
+        throw Problem.invalid(field, "It holds U+0000.");
       }
       return json;
     } catch (JsonProcessingException _) {
-      throw Problem.invalid("payload", "It cannot be written as JSON.");
+      throw Problem.invalid(field, "It cannot be written as JSON.");
     }
   }
 
