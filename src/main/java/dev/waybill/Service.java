@@ -2,6 +2,8 @@ package dev.waybill;
 
 import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
+import dev.waybill.deadletter.Beats;
+import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
@@ -31,8 +33,10 @@ final class Service implements QuarkusApplication {
   private final Access access;
   private final Partitions partitions;
   private final Pools pools;
+  private final Desk desk;
   private final Wakeup wakeup;
   private final Maintenance maintenance;
+  private final Beats deadLetters;
   private final Scheduler beats;
 
   @Inject
@@ -42,7 +46,9 @@ final class Service implements QuarkusApplication {
       Access access,
       Partitions partitions,
       Pools pools,
+      Desk desk,
       Maintenance maintenance,
+      Beats deadLetters,
       Wakeup wakeup,
       Scheduler beats) {
     this.settings = settings;
@@ -50,7 +56,9 @@ final class Service implements QuarkusApplication {
     this.access = access;
     this.partitions = partitions;
     this.pools = pools;
+    this.desk = desk;
     this.maintenance = maintenance;
+    this.deadLetters = deadLetters;
     this.wakeup = wakeup;
     this.beats = beats;
   }
@@ -101,12 +109,18 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
+      deadLetters.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
-      wakeup.start();
     }
     pools.heedPolicies();
+    if (roles.contains(Role.API)) {
+      desk.start(pools.handled()::contains);
+    }
+    if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
+      wakeup.start();
+    }
     beats.resume();
   }
 
@@ -128,6 +142,8 @@ final class Service implements QuarkusApplication {
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     beats.pause();
     maintenance.stop();
+    deadLetters.stop();
+    desk.stop();
     pools.drain();
     wakeup.stop();
     Waybill.over();

@@ -1,7 +1,7 @@
 /**
  * The REST door: wire records, checks of what comes in, errors as problem documents. Decides
  * nothing about jobs: it calls {@code enqueue} and reads. Enters {@code job}, {@code db}, {@code
- * access}, {@code audit} and {@code enqueue}.
+ * access}, {@code enqueue}, {@code deadletter}, {@code policy}, {@code pull} and {@code audit}.
  */
 @NullMarked
 package dev.waybill.api;
