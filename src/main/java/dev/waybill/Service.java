@@ -1,6 +1,9 @@
 package dev.waybill;
 
 import dev.waybill.db.Schema;
+import dev.waybill.fleet.Fleet;
+import dev.waybill.policy.Policies;
+import dev.waybill.policy.Seeds;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
@@ -12,6 +15,7 @@ import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
+import java.util.Locale;
 import java.util.Set;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -32,6 +36,8 @@ final class Service implements QuarkusApplication {
   private final Wakeup wakeup;
   private final Maintenance maintenance;
   private final Scheduler beats;
+  private final Policies policies;
+  private final Fleet fleet;
 
   @Inject
   Service(
@@ -41,7 +47,9 @@ final class Service implements QuarkusApplication {
       Pools pools,
       Maintenance maintenance,
       Wakeup wakeup,
-      Scheduler beats) {
+      Scheduler beats,
+      Policies policies,
+      Fleet fleet) {
     this.settings = settings;
     this.schema = schema;
     this.partitions = partitions;
@@ -49,6 +57,8 @@ final class Service implements QuarkusApplication {
     this.maintenance = maintenance;
     this.wakeup = wakeup;
     this.beats = beats;
+    this.policies = policies;
+    this.fleet = fleet;
   }
 
   @Override
@@ -57,11 +67,13 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
       schema.checkServer();
       if (!prepareSchema()) {
         return 0;
       }
       schema.checkTable();
+      policies.sow(seeds);
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();
@@ -101,6 +113,7 @@ final class Service implements QuarkusApplication {
       wakeup.start();
     }
     pools.heedPolicies();
+    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
     beats.resume();
   }
 
@@ -124,6 +137,7 @@ final class Service implements QuarkusApplication {
     maintenance.stop();
     pools.drain();
     wakeup.stop();
+    fleet.leave();
     Waybill.over();
   }
 }

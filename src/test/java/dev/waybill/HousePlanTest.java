@@ -59,7 +59,9 @@ class HousePlanTest {
     doors.put("retain", Set.of("job", "db", "policy"));
     doors.put("observe", Set.of("job", "db", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
-    doors.put("api", Set.of("access", "db", "enqueue", "job"));
+    doors.put("figures", Set.of("db"));
+    doors.put("fleet", Set.of("db", "run"));
+    doors.put("api", Set.of("access", "db", "enqueue", "figures", "fleet", "job", "policy"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
@@ -105,6 +106,10 @@ public final class Claimer {
     var open = new HashMap<>(kinds);
     open.keySet().retainAll(policies.notPaused(kinds.keySet()));
     lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
+  }
+
+  public Set<String> kinds() {
+    return kinds.keySet();
   }
 
   /**
