@@ -51,6 +51,7 @@ class HousePlanTest {
     doors.put("job", Set.of());
     doors.put("db", Set.of());
     doors.put("embedded", Set.of());
+    doors.put("audit", Set.of());
     doors.put("policy", Set.of("job", "db"));
     doors.put("enqueue", Set.of("db"));
     doors.put("claim", Set.of("job", "db", "policy"));

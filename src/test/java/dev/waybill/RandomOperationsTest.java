@@ -54,6 +54,7 @@ class RandomOperationsTest {
     String state;
     int attempt;
     int crashes;
+    int cancelledAttempt;
     @Nullable UUID token;
 
     Job(long id, String kind, @Nullable String key, @Nullable Integer maxAttempts, String state) {
@@ -202,6 +203,7 @@ class RandomOperationsTest {
     log.add("cancel " + job + " -> " + cancelled);
     assertEquals(job.lives(), cancelled);
     if (cancelled) {
+      job.cancelledAttempt = job.token == null ? 0 : job.attempt;
       job.back("cancelled");
     }
   }
@@ -235,7 +237,7 @@ class RandomOperationsTest {
 
   private Outcome anyOutcome(Claimed claimed) {
     if (claimed.exhausted()) {
-      return Outcome.dead("no attempt left");
+      return random.nextBoolean() ? Outcome.dead("no attempt left") : new Outcome.Release();
     }
     return switch (random.nextInt(8)) {
       case 0, 1, 2 -> Outcome.done(random.nextInt());
@@ -266,7 +268,8 @@ class RandomOperationsTest {
       boolean ours = claimed.token().equals(job.token);
       log.add("settle " + claimed + " " + outcome + (ours ? "" : " (stale)"));
       told.add(TestJobs.hand(settler, claimed, outcome));
-      expected.add(ours ? Settled.SETTLED : Settled.LOST);
+      boolean cancelled = job.cancelledAttempt == claimed.attempt() && claimed.attempt() > 0;
+      expected.add(ours ? Settled.SETTLED : cancelled ? Settled.CANCELLED : Settled.LOST);
       if (ours) {
         apply(job, claimed, outcome);
       }
@@ -284,7 +287,7 @@ class RandomOperationsTest {
       }
       case Outcome.Release _ -> {
         job.back("ready");
-        job.attempt--;
+        job.attempt -= claimed.exhausted() ? 0 : 1;
       }
       case Outcome.Dead _ -> job.back("dead");
       case Outcome.Settled _ -> throw new IllegalStateException();

@@ -98,7 +98,7 @@ public final class TestJobs {
   public static CompletableFuture<Settled> hand(Settler settler, Claimed job, Outcome outcome) {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
-    settler.settle(job, outcome, job.leaseEndNanos(), told::complete);
+    settler.settle(job, outcome, job::leaseEndNanos, told::complete);
     return told;
   }
 

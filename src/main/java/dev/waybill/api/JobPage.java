@@ -11,6 +11,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param next where the next page begins; not there when this is the last
  */
+@Schema(name = "JobPage", requiredProperties = "jobs")
 @RegisterForReflection
 @JsonInclude(JsonInclude.Include.NON_NULL)
 public record JobPage(

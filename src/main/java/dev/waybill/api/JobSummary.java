@@ -8,7 +8,21 @@ import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.jspecify.annotations.Nullable;
 
 /** A job in a list: without payload, result and history, which are read one by one. */
-@Schema(name = "JobSummary")
+@Schema(
+    name = "JobSummary",
+    requiredProperties = {
+      "id",
+      "kind",
+      "tenant",
+      "priority",
+      "state",
+      "payloadVersion",
+      "attempt",
+      "crashes",
+      "createdAt",
+      "runAt",
+      "tags"
+    })
 @RegisterForReflection
 @JsonInclude(JsonInclude.Include.NON_NULL)
 public record JobSummary(

@@ -11,7 +11,23 @@ import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.jspecify.annotations.Nullable;
 
 /** A job as REST shows it, live or finished. */
-@Schema(name = "Job")
+@Schema(
+    name = "Job",
+    requiredProperties = {
+      "id",
+      "kind",
+      "tenant",
+      "priority",
+      "state",
+      "payloadVersion",
+      "attempt",
+      "crashes",
+      "createdAt",
+      "runAt",
+      "tags",
+      "attempts",
+      "timings"
+    })
 @JsonInclude(JsonInclude.Include.NON_NULL)
 public record JobView(
     long id,
@@ -45,7 +61,7 @@ public record JobView(
     Timings timings) {
 
   /** One attempt of a job. */
-  @Schema(name = "Attempt")
+  @Schema(name = "Attempt", requiredProperties = "attempt")
   @JsonInclude(JsonInclude.Include.NON_NULL)
   public record AttemptView(
       int attempt,

@@ -74,7 +74,7 @@ public final class JobsResource {
   }
 
   /** What a batch made. */
-  @Schema(name = "Ids")
+  @Schema(name = "Ids", requiredProperties = "ids")
   @io.quarkus.runtime.annotations.RegisterForReflection
   public record Ids(
       @Schema(
@@ -108,6 +108,10 @@ public final class JobsResource {
       responseCode = "200",
       description = "The job that was made under this Idempotency-Key before, as it is now",
       content = @Content(schema = @Schema(implementation = JobView.class)))
+  @APIResponse(
+      responseCode = "409",
+      description =
+          "The Idempotency-Key came with another body, or another tenant's live job has the dedupe key")
   public Response enqueue(
       @Parameter(description = KEY_SAYS) @HeaderParam("Idempotency-Key") @Nullable String key,
       @Parameter(hidden = true) @HeaderParam("traceparent") @Nullable String traceparent,
@@ -154,6 +158,7 @@ public final class JobsResource {
       responseCode = "200",
       description = "The ids that were made under this Idempotency-Key before",
       content = @Content(schema = @Schema(implementation = Ids.class)))
+  @APIResponse(responseCode = "409", description = "The Idempotency-Key came with another body")
   public Response batch(
       @Parameter(description = KEY_SAYS) @HeaderParam("Idempotency-Key") @Nullable String key,
       @Parameter(hidden = true) @HeaderParam("traceparent") @Nullable String traceparent,
@@ -270,6 +275,7 @@ public final class JobsResource {
           @Content(
               schema = @Schema(implementation = JobView.class),
               examples = @ExampleObject(name = "job", value = Examples.JOB)))
+  @APIResponse(responseCode = "409", description = "The job has ended")
   public JobView cancel(@PathParam("id") String id) throws SQLException {
     return acts.cancel(Problem.id(id), door.callers().get());
   }
@@ -290,6 +296,7 @@ public final class JobsResource {
           @Content(
               schema = @Schema(implementation = JobView.class),
               examples = @ExampleObject(name = "job", value = Examples.JOB)))
+  @APIResponse(responseCode = "409", description = "The job is running or has ended")
   public JobView runNow(@PathParam("id") String id) throws SQLException {
     return acts.runNow(Problem.id(id), door.callers().get());
   }

@@ -17,7 +17,28 @@ import org.jspecify.annotations.Nullable;
  *
  * @param defaults the fields that have no value of their own
  */
-@Schema(name = "Kind")
+@Schema(
+    name = "Kind",
+    requiredProperties = {
+      "kind",
+      "version",
+      "updatedAt",
+      "maxAttempts",
+      "backoff",
+      "lease",
+      "timeout",
+      "retention",
+      "deadRetention",
+      "tenantCap",
+      "kindCap",
+      "ratePerSecond",
+      "paused",
+      "delivery",
+      "url",
+      "secretRef",
+      "archive",
+      "defaults"
+    })
 @RegisterForReflection
 public record KindView(
     String kind,
@@ -53,7 +74,9 @@ public record KindView(
   }
 
   /** The wait after a failure: base * factor^(attempt - 1), at most cap. */
-  @Schema(name = "Backoff")
+  @Schema(
+      name = "Backoff",
+      requiredProperties = {"base", "factor", "cap", "jitter"})
   @RegisterForReflection
   public record BackoffView(
       @Schema(description = DURATION) String base,

@@ -66,7 +66,7 @@ public final class KindsResource {
   }
 
   /** All kinds. */
-  @Schema(name = "Kinds")
+  @Schema(name = "Kinds", requiredProperties = "kinds")
   @RegisterForReflection
   public record KindList(List<KindView> kinds) {
 
@@ -160,6 +160,7 @@ public final class KindsResource {
       responseCode = "201",
       description = "The same, of a kind that had none",
       content = @Content(schema = @Schema(implementation = KindView.class)))
+  @APIResponse(responseCode = "412", description = "It was changed meanwhile")
   public Response replace(
       @PathParam("kind") String kind,
       @Parameter(

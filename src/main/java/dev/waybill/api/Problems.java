@@ -38,7 +38,7 @@ final class Problems {
         yield Problem.unavailable().response();
       }
       case BAD_VALUE, DUPLICATE -> refused(failure).response();
-      case NO_PARTITION, BROKEN -> {
+      case NO_PARTITION, BROKEN, UNKNOWN -> {
         LOG.errorf("request failed sqlstate=%s", failure.getSQLState());
         yield Problem.internal().response();
       }

@@ -40,7 +40,7 @@ public final class StatsResource {
   }
 
   /** Figures of all kinds. */
-  @Schema(name = "Stats")
+  @Schema(name = "Stats", requiredProperties = "kinds")
   @RegisterForReflection
   public record Stats(List<KindStats> kinds) {
 
@@ -50,7 +50,20 @@ public final class StatsResource {
   }
 
   /** Figures of one kind. */
-  @Schema(name = "KindStats")
+  @Schema(
+      name = "KindStats",
+      requiredProperties = {
+        "kind",
+        "scheduled",
+        "ready",
+        "running",
+        "oldestReadySeconds",
+        "claimRatePerSecond",
+        "doneRatePerSecond",
+        "retryRatePerSecond",
+        "dead",
+        "deadLast24h"
+      })
   @RegisterForReflection
   public record KindStats(
       String kind,

@@ -38,7 +38,7 @@ public final class WorkersResource {
   }
 
   /** All processes. */
-  @Schema(name = "Workers")
+  @Schema(name = "Workers", requiredProperties = "workers")
   @RegisterForReflection
   public record Workers(List<WorkerView> workers) {
 
@@ -48,7 +48,18 @@ public final class WorkersResource {
   }
 
   /** One process. */
-  @Schema(name = "Worker")
+  @Schema(
+      name = "Worker",
+      requiredProperties = {
+        "name",
+        "process",
+        "version",
+        "roles",
+        "pools",
+        "draining",
+        "startedAt",
+        "lastSeenAt"
+      })
   @RegisterForReflection
   public record WorkerView(
       @Schema(description = "As jobs name it; several processes may be given the same") String name,
@@ -80,7 +91,9 @@ public final class WorkersResource {
   }
 
   /** One pool of a process. */
-  @Schema(name = "Pool")
+  @Schema(
+      name = "Pool",
+      requiredProperties = {"name", "kinds", "slots", "slotsInUse"})
   @RegisterForReflection
   public record PoolView(String name, List<String> kinds, int slots, int slotsInUse) {
 

@@ -43,6 +43,8 @@ public final class Database {
   public <T extends @Nullable Object> T run(Work<T> work) throws SQLException {
     try (Connection connection = dataSource.getConnection()) {
       return work.on(connection);
+    } catch (SQLException failure) {
+      throw seen(failure);
     }
   }
 
@@ -63,7 +65,21 @@ public final class Database {
           connection.setAutoCommit(true);
         }
       }
+    } catch (SQLException failure) {
+      throw seen(failure);
     }
+  }
+
+  /**
+   * A connection to a primary that became a standby works on, and every write on it fails: all of
+   * them are replaced. {@link SqlState} counts it as unreachable, so the caller tries again.
+   */
+  private SQLException seen(SQLException failure) {
+    if (SqlState.READ_ONLY.equals(failure.getSQLState())
+        && dataSource instanceof AgroalDataSource pool) {
+      pool.flush(AgroalDataSource.FlushMode.GRACEFUL);
+    }
+    return failure;
   }
 
   private static void rollback(Connection connection, Throwable failure) {

@@ -3,6 +3,7 @@ package dev.waybill.db;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.util.Arrays;
 import java.util.Properties;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -21,6 +22,15 @@ public final class Listener {
   private static final Logger LOG = Logger.getLogger(Listener.class);
   private static final int ASK_EVERY_MILLIS = 5_000;
   private static final int SOCKET_TIMEOUT_SECONDS = 10;
+  private static final int ECHO_WITHIN_MILLIS = 2_000;
+
+  /** Where nothing arrives, that is so by configuration and does not change by the minute. */
+  private static final int DEAF_PAUSE_SECONDS = 60;
+
+  /** LISTEN was accepted, and yet a notification does not arrive. */
+  private static final class Deaf extends Exception {
+    private static final long serialVersionUID = 1L;
+  }
 
   private final String url;
   private final Properties properties = new Properties();
@@ -64,9 +74,18 @@ public final class Listener {
 
   private void turn() {
     boolean said = false;
+    boolean saidDeaf = false;
     while (!stopping) {
       try {
         listen();
+      } catch (Deaf _) {
+        if (!saidDeaf) {
+          LOG.warn(
+              "notifications do not arrive, polling: behind PgBouncer in transaction mode, WAYBILL_LISTEN_URL is to name the database itself");
+        }
+        saidDeaf = true;
+        close();
+        pause(TimeUnit.SECONDS.toMillis(DEAF_PAUSE_SECONDS));
       } catch (SQLException | RuntimeException failure) {
         if (!stopping && !said) {
           LOG.warnf("not listening, polling meanwhile: %s", failure.getClass().getSimpleName());
@@ -74,21 +93,21 @@ public final class Listener {
         said = !connected;
         connected = false;
         close();
-        pause();
+        pause(ThreadLocalRandom.current().nextLong(500, 3_000));
       }
     }
   }
 
-  private void listen() throws SQLException {
-    @Nullable Connection connection = new Driver().connect(url, properties);
-    if (connection == null) {
-      throw new SQLException("not a PostgreSQL URL", "08001");
-    }
+  private void listen() throws SQLException, Deaf {
+    Connection connection = connect();
     open = connection;
     execute(connection, "LISTEN " + channel);
+    PGConnection notified = connection.unwrap(PGConnection.class);
+    if (!hearsOthers(connection, notified)) {
+      throw new Deaf();
+    }
     connected = true;
     heard.run();
-    PGConnection notified = connection.unwrap(PGConnection.class);
     while (!stopping) {
       var some = notified.getNotifications(ASK_EVERY_MILLIS);
       if (some != null && some.length > 0) {
@@ -97,6 +116,36 @@ public final class Listener {
         execute(connection, "SELECT 1");
       }
     }
+  }
+
+  private Connection connect() throws SQLException {
+    @Nullable Connection connection = new Driver().connect(url, properties);
+    if (connection == null) {
+      throw new SQLException("not a PostgreSQL URL", "08001");
+    }
+    return connection;
+  }
+
+  /**
+   * PgBouncer in transaction mode takes LISTEN and then lets nothing through, without a word. Only
+   * a notification that another connection sent proves that we hear.
+   */
+  private boolean hearsOthers(Connection connection, PGConnection notified) throws SQLException {
+    String echo = channel + "_echo_" + Long.toHexString(ThreadLocalRandom.current().nextLong());
+    execute(connection, "LISTEN " + echo);
+    try (Connection other = connect()) {
+      execute(other, "NOTIFY " + echo);
+    }
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ECHO_WITHIN_MILLIS);
+    boolean heardIt = false;
+    for (long left = ECHO_WITHIN_MILLIS;
+        left > 0 && !heardIt;
+        left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime())) {
+      var some = notified.getNotifications((int) left);
+      heardIt = some != null && Arrays.stream(some).anyMatch(one -> one.getName().equals(echo));
+    }
+    execute(connection, "UNLISTEN " + echo);
+    return heardIt;
   }
 
   private static void execute(Connection connection, String sql) throws SQLException {
@@ -117,9 +166,9 @@ public final class Listener {
     }
   }
 
-  private void pause() {
+  private static void pause(long millis) {
     try {
-      TimeUnit.MILLISECONDS.sleep(ThreadLocalRandom.current().nextLong(500, 3_000));
+      TimeUnit.MILLISECONDS.sleep(millis);
     } catch (InterruptedException _) {
       Thread.currentThread().interrupt();
     }

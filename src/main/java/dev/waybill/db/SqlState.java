@@ -7,8 +7,8 @@ import org.postgresql.util.PSQLException;
 /** What an error of the database means, by SQLSTATE: the one place that knows. */
 public enum SqlState {
   /**
-   * The connection broke, or the server goes away or is not there: the outcome of a COMMIT that was
-   * under way is unknown.
+   * The connection broke, or the server goes away, is not there or cannot be written to: the
+   * outcome of a COMMIT that was under way is unknown.
    */
   UNREACHABLE,
   /**
@@ -24,8 +24,16 @@ public enum SqlState {
   NO_PARTITION,
   /** A unique index refused it. */
   DUPLICATE,
-  /** The schema is not what this build expects, a privilege is missing, or there is a bug. */
-  BROKEN;
+  /** The schema is not what this build expects, or a privilege is missing: whatever the values. */
+  BROKEN,
+  /** None of these: a trigger of somebody's, a damaged page, a bug. */
+  UNKNOWN;
+
+  /**
+   * After a failover a connection may still lead to the old primary, which is read-only now: only a
+   * new connection can help.
+   */
+  static final String READ_ONLY = "25006";
 
   public static SqlState of(SQLException failure) {
     @Nullable String code = failure.getSQLState();
@@ -34,6 +42,8 @@ public enum SqlState {
     }
     return switch (code) {
       case "57014" -> TIMED_OUT;
+      // The last two: the server ended an idle or long transaction together with its connection.
+      case READ_ONLY, "25P03", "25P04" -> UNREACHABLE;
       case "23505" -> DUPLICATE;
       case "23514" ->
           // A check names its constraint, a missing partition has none; the text may be in any
@@ -46,9 +56,10 @@ public enum SqlState {
       default ->
           switch (code.substring(0, 2)) {
             case "08", "57" -> UNREACHABLE;
-            case "40", "53", "55" -> TRY_AGAIN;
+            case "40", "53", "55", "58" -> TRY_AGAIN;
             case "22", "23" -> BAD_VALUE;
-            default -> BROKEN;
+            case "28", "3D", "3F", "42" -> BROKEN;
+            default -> UNKNOWN;
           };
     };
   }
@@ -57,7 +68,7 @@ public enum SqlState {
   public boolean passing() {
     return switch (this) {
       case UNREACHABLE, TRY_AGAIN, TIMED_OUT -> true;
-      case BAD_VALUE, NO_PARTITION, DUPLICATE, BROKEN -> false;
+      case BAD_VALUE, NO_PARTITION, DUPLICATE, BROKEN, UNKNOWN -> false;
     };
   }
 }

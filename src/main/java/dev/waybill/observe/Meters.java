@@ -81,9 +81,8 @@ final class Meters implements PoolEvents, RetainEvents {
 
   @Override
   public void settled(Claimed job, Outcome outcome, Settled how) {
-    switch (how) {
-      case SETTLED -> counter("waybill_settled", job.kind(), outcome).increment();
-      case LOST, GIVEN_UP -> leaseLost(job);
+    if (how == Settled.SETTLED) {
+      counter("waybill_settled", job.kind(), outcome).increment();
     }
   }
 

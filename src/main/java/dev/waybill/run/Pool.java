@@ -60,6 +60,9 @@ final class Pool {
 
   private static final int BATCH_MAX = 500;
 
+  /** A process that cannot start a thread shall not claim the same job again at once. */
+  private static final Duration NOT_STARTED = Duration.ofSeconds(1);
+
   private final PoolPlan plan;
   private final Claimer claimer;
   private final Handlers handlers;
@@ -154,28 +157,34 @@ final class Pool {
     long idleMillis = IDLE_MILLIS_MIN;
     while (!stopping) {
       pulse.turned();
-      int slots = freeSlots();
-      if (slots == 0) {
-        continue;
-      }
-      List<Claimed> batch = claim(slots);
-      free.release(slots - batch.size());
-      held = claimer.heldMillis() > 0;
-      if (batch.isEmpty() && claimer.knowsMore() && !held) {
-        continue; // That lane had nothing to claim after all; each round takes one off the list.
-      }
-      if (batch.isEmpty()) {
-        if (idleMillis > ARM_AFTER_MILLIS && arm()) {
-          continue;
-        }
-        idle(held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis);
-        idleMillis = woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
-      } else {
-        idleMillis = IDLE_MILLIS_MIN;
-        settler.expect(batch.size());
-        batch.forEach(this::start);
+      try {
+        idleMillis = round(idleMillis);
+      } catch (RuntimeException | Error bug) {
+        LOG.errorf(bug, "loop failed, going on pool=%s", plan.name());
+        park(1_000);
       }
     }
+  }
+
+  /** Answers how long to wait the next time that there is nothing. */
+  private long round(long idleMillis) {
+    int slots = freeSlots();
+    if (slots == 0) {
+      return idleMillis;
+    }
+    List<Claimed> batch = claim(slots);
+    free.release(slots - batch.size());
+    held = claimer.heldMillis() > 0;
+    if (!batch.isEmpty()) {
+      batch.forEach(this::start);
+      return IDLE_MILLIS_MIN;
+    }
+    // That lane had nothing to claim after all; each round takes one off the list.
+    if ((claimer.knowsMore() && !held) || (idleMillis > ARM_AFTER_MILLIS && arm())) {
+      return idleMillis;
+    }
+    idle(held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis);
+    return woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
   }
 
   /**
@@ -216,7 +225,7 @@ final class Pool {
       }
       List<Claimed> batch = claimer.claim(slots);
       pulse.claimed();
-      events.claimed(plan.name(), batch, System.nanoTime() - now);
+      tellClaimed(batch, System.nanoTime() - now);
       return batch;
     } catch (SQLException failure) {
       if (pulse.failed()) {
@@ -226,11 +235,21 @@ final class Pool {
       }
       park(ThreadLocalRandom.current().nextLong(100, 1_000));
       return List.of();
-    } catch (RuntimeException bug) {
+    } catch (RuntimeException | Error bug) {
+      // Thrown on, an Error would end the loop, with the slots that it holds.
       pulse.failed();
       LOG.errorf(bug, "claim failed pool=%s", plan.name());
       park(1_000);
       return List.of();
+    }
+  }
+
+  /** Whatever goes wrong there: the batch is claimed, and must be run. */
+  private void tellClaimed(List<Claimed> batch, long nanos) {
+    try {
+      events.claimed(plan.name(), batch, nanos);
+    } catch (RuntimeException | Error bug) {
+      LOG.errorf(bug, "after a claim pool=%s", plan.name());
     }
   }
 
@@ -245,7 +264,7 @@ final class Pool {
       armed = true; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
       claimer.arm();
       return true;
-    } catch (SQLException failure) {
+    } catch (SQLException | RuntimeException failure) {
       armed = false;
       LOG.debugf(failure, "not armed, polling pool=%s", plan.name());
       return false;
@@ -268,30 +287,63 @@ final class Pool {
   }
 
   private void start(Claimed job) {
-    var attempt = new Running(job, policies.of(job.kind()).timeout(), grace, settler);
+    settler.expect(1);
+    var attempt = new Running(job, policies.of(job.kind()).timeout(), grace, settler, this::leave);
     running.add(attempt);
-    Thread.ofVirtual().name("job-" + job.id()).start(() -> work(attempt));
+    try {
+      Thread.ofVirtual().name("job-" + job.id()).start(() -> work(attempt));
+    } catch (RuntimeException | Error refused) {
+      LOG.errorf(refused, "not started, given back %s", job);
+      boolean _ = settle(attempt, Outcome.snooze(NOT_STARTED));
+      attempt.threadEnded();
+    }
+  }
+
+  private void leave(Running attempt) {
+    running.remove(attempt);
+    free.release();
+    if (held) {
+      woken = true;
+      LockSupport.unpark(loop);
+    }
   }
 
   private void work(Running attempt) {
-    Outcome outcome = outcomeOf(attempt);
-    long took = System.nanoTime() - attempt.startNanos();
-    usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
-    events.ran(attempt.job(), outcome, took);
-    if (attempt.abandoned()) {
-      running.remove(attempt);
-      free.release();
-      return;
+    try {
+      Outcome outcome = outcomeOf(attempt);
+      long took = System.nanoTime() - attempt.startNanos();
+      usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
+      boolean _ = settle(attempt, outcome);
+      events.ran(attempt.job(), outcome, took);
+    } catch (RuntimeException | Error bug) {
+      LOG.errorf(bug, "after the handler %s", attempt.job());
+      boolean _ = settle(attempt, Outcome.retry("the attempt could not be ended"));
+    } finally {
+      attempt.threadEnded();
     }
-    switch (outcome) {
-      case Outcome.Settled _ -> {
-        settler.expectNoMore();
-        over(attempt, outcome, Settled.SETTLED);
+  }
+
+  private boolean settle(Running attempt, Outcome outcome) {
+    return attempt.settle(outcome, how -> settled(attempt, outcome, how));
+  }
+
+  /** Counts each lost lease once, and cancellation not as one. */
+  private void settled(Running attempt, Outcome outcome, Settled how) {
+    Claimed job = attempt.job();
+    switch (how) {
+      case SETTLED -> {
+        if (attempt.stopped() == Running.Stop.LEASE_LOST) {
+          events.leaseLost(job);
+        }
       }
-      case Outcome.Done _, Outcome.Retry _, Outcome.Snooze _, Outcome.Release _, Outcome.Dead _ ->
-          settler.settle(
-              attempt.job(), outcome, attempt.leaseEndNanos(), how -> over(attempt, outcome, how));
+      case LOST -> {
+        LOG.warnf("lease lost %s", job);
+        events.leaseLost(job);
+      }
+      case GIVEN_UP -> events.leaseLost(job);
+      case CANCELLED -> LOG.infof("cancelled while it ran %s", job);
     }
+    events.settled(job, outcome, how);
   }
 
   private Outcome outcomeOf(Running attempt) {
@@ -323,7 +375,8 @@ final class Pool {
     }
     return switch (why) {
       case TIMEOUT -> Outcome.retry("timeout");
-      case DRAIN, LEASE_LOST -> new Outcome.Release();
+      case LEASE_LOST -> Outcome.retry("the lease could not be kept");
+      case DRAIN -> new Outcome.Release();
     };
   }
 
@@ -332,23 +385,8 @@ final class Pool {
    * still at work.
    */
   void abandon(Running attempt, Outcome outcome) {
-    if (attempt.abandon()) {
+    if (!attempt.returned() && settle(attempt, outcome)) {
       LOG.errorf("handler does not stop, going on without it %s", attempt.job());
-      settler.settle(
-          attempt.job(),
-          outcome,
-          attempt.leaseEndNanos(),
-          how -> events.settled(attempt.job(), outcome, how));
     }
-  }
-
-  private void over(Running attempt, Outcome outcome, Settled how) {
-    running.remove(attempt);
-    free.release();
-    if (held) {
-      woken = true;
-      LockSupport.unpark(loop);
-    }
-    events.settled(attempt.job(), outcome, how);
   }
 }

@@ -47,7 +47,7 @@ public final class Pools {
     this.parts = parts;
     this.settings = settings;
     this.worker = worker;
-    this.watch = new Watch(pools, new Leases(database), parts.events());
+    this.watch = new Watch(pools, new Leases(database));
     this.promotion = new Promotion(new Promoter(database), this::wake);
   }
 

@@ -4,23 +4,35 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.ErrorText;
 import dev.waybill.job.Outcome;
+import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
-/** One attempt under way in this process. */
+/**
+ * One attempt under way in this process. Its slot is free when its thread has ended and it was
+ * heard how its outcome went, in whichever order.
+ */
 final class Running implements JobContext {
+
+  private static final Logger LOG = Logger.getLogger(Running.class);
 
   /** Why a handler was told to stop. */
   enum Stop {
     /** The time limit: the attempt failed. */
     TIMEOUT,
-    /** Taken over or cancelled: nothing is left to settle. */
+    /**
+     * Taken over or cancelled, or not extended in time. In the last case the row may be ours yet,
+     * and the attempt counts as used, as it would if the reaper came first: or an attempt that
+     * never keeps its lease would be given back for ever.
+     */
     LEASE_LOST,
     /** The service goes down: the job goes back, with its attempt. */
     DRAIN
@@ -38,12 +50,24 @@ final class Running implements JobContext {
 
   private volatile @Nullable Thread thread;
   private volatile boolean handlerReturned;
-  private volatile boolean abandoned;
+
+  /** Whether its outcome was handed over, or it was said that there is none to come. */
+  private final AtomicBoolean handedOver = new AtomicBoolean();
+
+  private final AtomicBoolean threadEnded = new AtomicBoolean();
+  private final AtomicBoolean told = new AtomicBoolean();
+  private final AtomicBoolean left = new AtomicBoolean();
   private final AtomicReference<@Nullable String> progress = new AtomicReference<>();
 
-  Running(Claimed job, Duration timeout, Duration grace, Settler settler) {
+  private final Consumer<Running> over;
+
+  /**
+   * @param over called once, when nothing of it is left here: the slot is free
+   */
+  Running(Claimed job, Duration timeout, Duration grace, Settler settler, Consumer<Running> over) {
     this.job = job;
     this.settler = settler;
+    this.over = over;
     this.timeoutNanos = timeout.toNanos();
     this.graceNanos = grace.toNanos();
     this.leaseEndNanos = job.leaseEndNanos();
@@ -107,19 +131,57 @@ final class Running implements JobContext {
   }
 
   /**
-   * For a handler that does not heed its interrupt: its attempt is settled without it. True for the
-   * caller who is to do so; what the handler returns later is ignored.
+   * Hands its outcome to the settler, which expects exactly one for each attempt: the first
+   * caller's. What a handler returns that was left behind is ignored.
    */
-  synchronized boolean abandon() {
-    if (handlerReturned || abandoned) {
+  boolean settle(Outcome outcome, Consumer<Settled> how) {
+    if (!handedOver.compareAndSet(false, true)) {
       return false;
     }
-    abandoned = true;
+    Consumer<Settled> last =
+        settled -> {
+          try {
+            how.accept(settled);
+          } finally {
+            told.set(true);
+            leaveIfOver();
+          }
+        };
+    if (outcome instanceof Outcome.Settled) {
+      settler.expectNoMore();
+      last.accept(Settled.SETTLED);
+      return true;
+    }
+    try {
+      settler.settle(job, outcome, this::leaseEndNanos, last);
+    } catch (RuntimeException | Error bug) {
+      LOG.errorf(bug, "outcome not taken, the lease runs out %s", job);
+      settler.expectNoMore();
+      last.accept(Settled.GIVEN_UP);
+    }
     return true;
   }
 
+  boolean returned() {
+    return handlerReturned;
+  }
+
+  /** Its outcome was settled without waiting for the handler. */
   boolean abandoned() {
-    return abandoned;
+    return handedOver.get() && !handlerReturned;
+  }
+
+  /** The last word of its thread, or of the one that could not start it. */
+  void threadEnded() {
+    threadEnded.set(true);
+    leaveIfOver();
+  }
+
+  /** Whichever of the two comes second. */
+  private void leaveIfOver() {
+    if (threadEnded.get() && told.get() && left.compareAndSet(false, true)) {
+      over.accept(this);
+    }
   }
 
   @Nullable String progress() {

@@ -26,7 +26,6 @@ final class Watch {
 
   private final Collection<Pool> pools;
   private final Leases leases;
-  private final PoolEvents events;
   private final Pulse pulse = new Pulse();
   private final AtomicBoolean asking = new AtomicBoolean();
   private final ExecutorService asker =
@@ -35,10 +34,9 @@ final class Watch {
   private long askedNanos = System.nanoTime();
   private Thread thread = Thread.currentThread();
 
-  Watch(Collection<Pool> pools, Leases leases, PoolEvents events) {
+  Watch(Collection<Pool> pools, Leases leases) {
     this.pools = pools;
     this.leases = leases;
-    this.events = events;
   }
 
   void start() {
@@ -84,14 +82,14 @@ final class Watch {
         if (attempt.timedOut(now)) {
           attempt.stop(Running.Stop.TIMEOUT);
         }
-        if (attempt.overdue(now)) {
+        if (attempt.overdue(now) && !attempt.returned()) {
           pool.abandon(
               attempt, Outcome.retry("timeout, and the handler did not heed its interrupt"));
           continue;
         }
         long leftNanos = attempt.leaseEndNanos() - now;
-        if (leftNanos <= 0) {
-          lost(attempt);
+        if (leftNanos <= 0 && attempt.stop(Running.Stop.LEASE_LOST)) {
+          LOG.warnf("lease not extended in time, handler interrupted %s", attempt.job());
         } else if (leftNanos < leaseNanos(attempt) * 2 / 3) {
           due.add(attempt);
         } else if (now - attempt.startNanos() > ASK_EVERY_NANOS) {
@@ -148,19 +146,18 @@ final class Watch {
     }
     if (!old.isEmpty()) {
       Set<Long> ours = leases.ours(old.stream().map(Watch::held).toList());
-      old.stream().filter(attempt -> !ours.contains(attempt.id())).forEach(this::lost);
+      old.stream().filter(attempt -> !ours.contains(attempt.id())).forEach(Watch::taken);
     }
     pulse.claimed();
   }
 
   /**
-   * An attempt that is being settled right now is not ours any more either: it is only told, and
-   * then it has ended already.
+   * Whether it was lost or cancelled, the settler finds out and says. An attempt that is being
+   * settled right now is not ours any more either: it is only told, and then it has ended already.
    */
-  private void lost(Running attempt) {
+  private static void taken(Running attempt) {
     if (attempt.stop(Running.Stop.LEASE_LOST)) {
-      LOG.warnf("lease lost, handler interrupted %s", attempt.job());
-      events.leaseLost(attempt.job());
+      LOG.debugf("not ours any more, handler interrupted %s", attempt.job());
     }
   }
 

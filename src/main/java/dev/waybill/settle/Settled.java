@@ -4,11 +4,13 @@ package dev.waybill.settle;
 public enum Settled {
   /** Written. */
   SETTLED,
-  /** Somebody else holds the job, or it was cancelled: nothing was written. */
+  /** Somebody else holds the job: nothing was written. */
   LOST,
+  /** Somebody cancelled the job while it ran: nothing was written, and nothing went wrong. */
+  CANCELLED,
   /**
-   * The database could not be reached while the lease lasted; the reaper will give the job to
-   * another.
+   * The database could not take it until long after the lease, or until this process had to end;
+   * the reaper will give the job to another.
    */
   GIVEN_UP
 }

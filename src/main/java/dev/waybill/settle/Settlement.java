@@ -2,7 +2,9 @@ package dev.waybill.settle;
 
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -10,17 +12,27 @@ import org.jspecify.annotations.Nullable;
  *
  * @param outcome never Settled, and never a Retry of the last attempt: that is a Dead by now
  * @param resultJson the result of a Done as JSON text, or null
- * @param leaseEndNanos when to give up, by nanoTime
+ * @param leaseEndNanos when the lease ends, by nanoTime; the heartbeat may move it on meanwhile
  * @param told hears, exactly once, how it went
  */
 record Settlement(
     Claimed job,
     Outcome outcome,
     @Nullable String resultJson,
-    long leaseEndNanos,
+    LongSupplier leaseEndNanos,
     Consumer<Settled> told) {
 
-  boolean leaseIsOver() {
-    return System.nanoTime() - leaseEndNanos >= 0;
+  /**
+   * The fence makes it safe to try for as long as one likes: once somebody has the job, nothing is
+   * written. But the slot is taken meanwhile, and nobody may be reaping.
+   */
+  private static final long AFTER_LEASE_NANOS = TimeUnit.MINUTES.toNanos(10);
+
+  boolean isHopeless() {
+    return System.nanoTime() - leaseEndNanos.getAsLong() >= AFTER_LEASE_NANOS;
+  }
+
+  Settlement instead(Outcome other) {
+    return new Settlement(job, other, null, leaseEndNanos, told);
   }
 }

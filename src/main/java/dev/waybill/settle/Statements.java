@@ -8,6 +8,7 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -89,8 +90,8 @@ final class Statements {
       """;
 
   /**
-   * Snooze and release: back to the queue with the attempt given back. A released job keeps its
-   * place in the lane.
+   * Snooze and release: back to the queue with the attempt given back, if the claim took one: that
+   * of an exhausted job did not. A released job keeps its place in the lane.
    */
   private static final String GIVE_BACK =
       """
@@ -98,9 +99,10 @@ final class Statements {
         UPDATE waybill.jobs j
         SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
           run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
-          token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - 1,
+          token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - s.given_back,
           attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
-        FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[]) AS s(id, token, delay_ms, word)
+        FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::int[])
+          AS s(id, token, delay_ms, word, given_back)
         WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
         RETURNING j.id, j.kind, j.state
       ), counted AS (
@@ -144,6 +146,18 @@ final class Statements {
       WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
       """;
 
+  /**
+   * What became of attempts whose rows are gone: cancelled, or done by an earlier try whose answer
+   * was lost. An attempt is settled once, so its number is proof enough; a job that was cancelled
+   * while it did not run has no worker. The bound on the time leaves the old partitions out.
+   */
+  private static final String ENDED =
+      """
+      SELECT d.id, d.state FROM unnest(?::bigint[], ?::int[]) AS s(id, attempt), waybill.jobs_done d
+      WHERE d.id = ANY (?) AND d.id = s.id AND d.attempt = s.attempt AND d.worker IS NOT NULL
+        AND d.finished_at > now() - interval '1 day'
+      """;
+
   private final Policies policies;
 
   Statements(Policies policies) {
@@ -183,6 +197,37 @@ final class Statements {
     var ours = new HashSet<Long>();
     execute(connection, OURS, batch, ours);
     return ours;
+  }
+
+  /**
+   * How those ended that are not ours any more; one that is not in the answer was lost.
+   *
+   * @param perhapsByUs an earlier try may have written them, and its answer was lost
+   */
+  Map<Long, Settled> ended(Connection connection, List<Settlement> gone, boolean perhapsByUs)
+      throws SQLException {
+    Set<Long> done =
+        gone.stream()
+            .filter(s -> perhapsByUs && s.outcome() instanceof Outcome.Done)
+            .map(s -> s.job().id())
+            .collect(Collectors.toSet());
+    var ended = new HashMap<Long, Settled>();
+    try (PreparedStatement statement = connection.prepareStatement(ENDED)) {
+      bind(connection, statement, 1, gone, ID);
+      bind(connection, statement, 2, gone, new Column("int4", s -> s.job().attempt()));
+      bind(connection, statement, 3, gone, ID);
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          long id = rows.getLong(1);
+          if (rows.getString(2).equals("cancelled")) {
+            ended.put(id, Settled.CANCELLED);
+          } else if (done.contains(id)) {
+            ended.put(id, Settled.SETTLED);
+          }
+        }
+      }
+    }
+    return ended;
   }
 
   static boolean makePartitions(Connection connection) throws SQLException {
@@ -242,7 +287,8 @@ final class Statements {
                 s.outcome() instanceof Outcome.Snooze(var delay)
                     ? Math.max(0, delay.toMillis())
                     : 0L),
-        new Column("text", s -> s.outcome().word()));
+        new Column("text", s -> s.outcome().word()),
+        new Column("int4", s -> s.job().exhausted() ? 0 : 1));
   }
 
   private static void dead(Connection connection, List<Settlement> batch, Set<Long> settled)

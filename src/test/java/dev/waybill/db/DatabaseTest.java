@@ -74,6 +74,12 @@ class DatabaseTest {
     assertEquals(SqlState.DUPLICATE, SqlState.of(new SQLException("x", "23505")));
     assertEquals(SqlState.BAD_VALUE, SqlState.of(new SQLException("x", "22P05")));
     assertEquals(SqlState.BROKEN, SqlState.of(new SQLException("x", "42P01")));
+    assertEquals(SqlState.BROKEN, SqlState.of(new SQLException("x", "28P01")));
+    assertEquals(SqlState.UNKNOWN, SqlState.of(new SQLException("x", "P0001")));
+    assertEquals(SqlState.UNKNOWN, SqlState.of(new SQLException("x", "XX001")));
+    assertEquals(SqlState.TRY_AGAIN, SqlState.of(new SQLException("x", "58030")));
+    assertEquals(
+        SqlState.UNREACHABLE, SqlState.of(new SQLException("read-only after failover", "25006")));
   }
 
   @Test

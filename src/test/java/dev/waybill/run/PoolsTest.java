@@ -62,6 +62,36 @@ class PoolsTest {
   // slots
 
   @Test
+  void a_capped_kind_is_worked_off_one_after_the_other_and_the_rest_beside_it() throws Exception {
+    DB.execute("INSERT INTO waybill.kinds (kind, tenant_cap) VALUES ('k', 1)");
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant) SELECT 'k', t FROM unnest(ARRAY['a', 'b']) t, generate_series(1, 100)
+        """);
+    DB.enqueue("free", 20);
+    var inside = new AtomicInteger();
+    var most = new AtomicInteger();
+    try (var _ =
+        new TestHouse(DB, "p=*:50")
+            .with(
+                "k",
+                (_, context) -> {
+                  boolean a = context.tenant().equals("a");
+                  most.accumulateAndGet(a ? inside.incrementAndGet() : 0, Math::max);
+                  TimeUnit.MILLISECONDS.sleep(1);
+                  if (a) {
+                    inside.decrementAndGet();
+                  }
+                  return Outcome.done();
+                })
+            .with("free", (_, _) -> Outcome.done())
+            .start()) {
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+    }
+    assertEquals(1, most.get(), "of one tenant at once");
+  }
+
+  @Test
   void a_pool_never_holds_more_jobs_than_it_has_slots() throws Exception {
     DB.enqueue("k", 300);
     var inside = new AtomicInteger();

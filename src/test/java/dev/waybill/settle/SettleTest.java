@@ -122,6 +122,22 @@ class SettleTest {
   }
 
   @Test
+  void giving_back_an_attempt_that_the_claim_did_not_take_leaves_the_number() throws SQLException {
+    DB.execute("INSERT INTO waybill.kinds (kind, max_attempts) VALUES ('k', 2)");
+    jobs.policies().refresh();
+    for (Outcome outcome : List.of(new Outcome.Release(), Outcome.snooze(Duration.ZERO))) {
+      DB.enqueue("k");
+      DB.execute("UPDATE waybill.jobs SET attempt = 2");
+      Claimed exhausted = jobs.claimOne("k");
+      assertTrue(exhausted.exhausted());
+      assertEquals(Settled.SETTLED, settle(exhausted, outcome));
+      assertEquals(2, DB.number("SELECT attempt FROM waybill.jobs"));
+      DB.execute("DELETE FROM waybill.jobs");
+      DB.execute("DELETE FROM waybill.tally");
+    }
+  }
+
+  @Test
   void dead_moves_the_job_to_the_dead_letters() throws SQLException {
     Claimed job = jobs.running("k");
     assertEquals(Settled.SETTLED, settle(job, Outcome.dead("no such order 4711")));
@@ -217,7 +233,7 @@ class SettleTest {
   void the_holder_of_a_cancelled_job_writes_nothing(Outcome outcome) throws SQLException {
     Claimed job = jobs.running("k");
     assertTrue(DB.is("SELECT waybill.cancel(?)", job.id()));
-    assertEquals(Settled.LOST, settle(job, outcome));
+    assertEquals(Settled.CANCELLED, settle(job, outcome));
     assertEquals("cancelled", DB.state(job.id()));
   }
 

@@ -2,7 +2,9 @@ package dev.waybill.settle;
 
 import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -11,9 +13,12 @@ import dev.waybill.TestJobs;
 import dev.waybill.db.Database;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
+import dev.waybill.retain.Reaper;
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -28,14 +33,18 @@ class TroubledSettleTest {
   private final TestJobs jobs = new TestJobs(DB);
   private final Settler settler = jobs.settler();
 
+  private long rollbacksBefore;
+
   @BeforeEach
-  void start() {
+  void start() throws SQLException {
+    rollbacksBefore = rollbacks();
     settler.start();
   }
 
   @AfterEach
   void stop() throws Exception {
     settler.stop();
+    refuseNoMore();
     DB.execute("SELECT waybill.make_partitions()");
     DB.auditIsClean();
   }
@@ -78,8 +87,7 @@ class TroubledSettleTest {
 
   /** A done job must not become a dead letter because the table is away. */
   @Test
-  void what_the_database_cannot_take_now_is_tried_again_while_the_lease_lasts()
-      throws SQLException {
+  void what_the_database_cannot_take_now_is_tried_again() throws SQLException {
     Claimed job = jobs.running("k");
     DB.execute("ALTER TABLE waybill.jobs_done RENAME TO away");
     CompletableFuture<Settled> told;
@@ -94,11 +102,13 @@ class TroubledSettleTest {
   }
 
   /** The connection whose last statement failed goes on with ROLLBACK: the settler was there. */
-  private static long failedSettles() throws SQLException {
+  private long failedSettles() throws SQLException {
+    return rollbacks() - rollbacksBefore;
+  }
+
+  private static long rollbacks() throws SQLException {
     return DB.number(
-        """
-        SELECT sessions_fatal + xact_rollback FROM pg_stat_database WHERE datname = current_database()
-        """);
+        "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()");
   }
 
   @Test
@@ -112,8 +122,8 @@ class TroubledSettleTest {
       settler.expect(2);
       late = new CompletableFuture<>();
       var prompt = new CompletableFuture<Settled>();
-      settler.settle(locked, Outcome.done(), locked.leaseEndNanos(), late::complete);
-      settler.settle(other, Outcome.done(), other.leaseEndNanos(), prompt::complete);
+      settler.settle(locked, Outcome.done(), locked::leaseEndNanos, late::complete);
+      settler.settle(other, Outcome.done(), other::leaseEndNanos, prompt::complete);
       assertEquals(Settled.SETTLED, prompt.join());
       assertEquals("done", DB.state(other.id()));
       canceller.rollback();
@@ -122,20 +132,157 @@ class TroubledSettleTest {
     assertEquals("done", DB.state(locked.id()));
   }
 
+  /** Refuses to keep jobs that say so in their payload, as a trigger of somebody's may. */
+  private static void refuse(String what) throws SQLException {
+    DB.execute(
+        """
+        CREATE FUNCTION waybill.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'refused'; END $$
+        """);
+    DB.execute(
+        "CREATE TRIGGER refuse BEFORE INSERT ON waybill.jobs_done FOR EACH ROW WHEN ("
+            + what
+            + ") EXECUTE FUNCTION waybill.refuse()");
+  }
+
+  private static void refuseNoMore() throws SQLException {
+    DB.execute("DROP FUNCTION IF EXISTS waybill.refuse() CASCADE");
+  }
+
+  private CompletableFuture<Settled> handOver(Claimed job, long leaseEndNanos) {
+    var told = new CompletableFuture<Settled>();
+    settler.expect(1);
+    settler.settle(job, Outcome.done(), () -> leaseEndNanos, told::complete);
+    return told;
+  }
+
   @Test
-  void an_outcome_is_given_up_when_its_lease_is_over_and_the_job_stays_for_the_reaper()
+  void an_outcome_is_tried_again_after_its_lease_is_over_as_long_as_nobody_has_the_job()
       throws SQLException {
     Claimed job = jobs.running("k");
-    DB.execute("ALTER TABLE waybill.jobs_done RENAME TO away");
+    jobs.leaseOver(job.id());
+    refuse("true");
+    CompletableFuture<Settled> told;
     try {
-      settler.expect(1);
-      var told = new CompletableFuture<Settled>();
-      settler.settle(job, Outcome.done(), System.nanoTime(), told::complete);
+      told = handOver(job, System.nanoTime() - 1);
+      await().until(() -> failedSettles() > 3);
+      assertFalse(told.isDone());
+    } finally {
+      refuseNoMore();
+    }
+    assertEquals(Settled.SETTLED, told.join());
+    assertEquals("done", DB.state(job.id()));
+  }
+
+  @Test
+  void an_outcome_is_not_tried_any_more_once_somebody_else_has_the_job() throws SQLException {
+    Claimed job = jobs.running("k");
+    jobs.leaseOver(job.id());
+    refuse("true");
+    try {
+      CompletableFuture<Settled> told = handOver(job, System.nanoTime() - 1);
+      await().until(() -> failedSettles() > 2);
+      new Reaper(DB.database()).reap();
+      assertEquals(Settled.LOST, told.join());
+    } finally {
+      refuseNoMore();
+    }
+    assertEquals("ready", DB.state(job.id()));
+  }
+
+  @Test
+  void an_outcome_is_given_up_ten_minutes_after_its_lease() throws SQLException {
+    Claimed job = jobs.running("k");
+    refuse("true");
+    try {
+      assertEquals(
+          Settled.GIVEN_UP,
+          handOver(job, System.nanoTime() - Duration.ofMinutes(10).toNanos()).join());
+    } finally {
+      refuseNoMore();
+    }
+    assertEquals("running", DB.state(job.id()));
+  }
+
+  @Test
+  void a_stop_gives_up_what_cannot_be_written_and_does_not_wait_for_long() throws Exception {
+    Claimed job = jobs.running("k");
+    refuse("true");
+    try {
+      CompletableFuture<Settled> told = handOver(job, job.leaseEndNanos());
+      assertTimeout(Duration.ofSeconds(8), settler::stop);
       assertEquals(Settled.GIVEN_UP, told.join());
+    } finally {
+      refuseNoMore();
+    }
+    assertEquals("running", DB.state(job.id()));
+  }
+
+  /** More of them than there are threads, and each alone among good ones. */
+  @Test
+  void outcomes_in_trouble_keep_nobody_else_waiting() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, payload) SELECT 'k', to_jsonb(n % 50 = 0) FROM generate_series(1, 400) n
+        """);
+    var troubled = new ArrayList<CompletableFuture<Settled>>();
+    refuse("NEW.payload = 'true'");
+    try {
+      var good = new ArrayList<CompletableFuture<Settled>>();
+      for (Claimed job : jobs.claim("k", 400)) {
+        (job.payload().equals("true") ? troubled : good).add(handOver(job, job.leaseEndNanos()));
+      }
+      good.forEach(told -> assertEquals(Settled.SETTLED, told.join()));
+      assertEquals(392, DB.number("SELECT count(*) FROM waybill.jobs_done"));
+      // What comes now does not even notice.
+      for (int i = 0; i < 20; i++) {
+        Claimed next = jobs.running("k");
+        assertEquals(Settled.SETTLED, handOver(next, next.leaseEndNanos()).join());
+      }
+      assertTrue(troubled.stream().noneMatch(CompletableFuture::isDone));
+    } finally {
+      refuseNoMore();
+    }
+    troubled.forEach(told -> assertEquals(Settled.SETTLED, told.join()));
+  }
+
+  @Test
+  void a_table_that_is_away_stops_only_the_outcomes_that_need_it() throws SQLException {
+    Claimed done = jobs.running("k");
+    Claimed failed = jobs.running("k");
+    DB.execute("ALTER TABLE waybill.jobs_done RENAME TO away");
+    CompletableFuture<Settled> late;
+    try {
+      late = handOver(done, done.leaseEndNanos());
+      assertEquals(Settled.SETTLED, TestJobs.settle(settler, failed, Outcome.retry("try again")));
+      assertFalse(late.isDone());
     } finally {
       DB.execute("ALTER TABLE waybill.away RENAME TO jobs_done");
     }
-    assertEquals("running", DB.state(job.id()));
+    assertEquals(Settled.SETTLED, late.join());
+  }
+
+  /** After a failover: the connections lead to a server that is a standby now. */
+  @Test
+  void connections_to_a_server_that_became_read_only_are_replaced() throws Exception {
+    DB.enqueue("k", 20);
+    List<Claimed> claimed = jobs.claim("k", 20);
+    String name = DB.text("SELECT current_database()");
+    try (var pool = DB.apart("demoted")) {
+      DB.execute("ALTER DATABASE " + name + " SET default_transaction_read_only = on");
+      try {
+        new Database(pool).run(c -> TestDatabase.column(c, "SELECT 1"));
+      } finally {
+        DB.execute("ALTER DATABASE " + name + " RESET default_transaction_read_only");
+      }
+      var settlerThere =
+          new Settler(new Database(pool), jobs.policies(), new ResultWriter(new ObjectMapper()));
+      settlerThere.start();
+      claimed.stream()
+          .map(job -> TestJobs.hand(settlerThere, job, Outcome.done()))
+          .forEach(told -> assertEquals(Settled.SETTLED, told.join()));
+      settlerThere.stop();
+    }
   }
 
   @Test
