@@ -1,5 +1,6 @@
 package dev.waybill;
 
+import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
 import dev.waybill.fleet.Fleet;
 import dev.waybill.policy.Policies;
@@ -31,6 +32,7 @@ final class Service implements QuarkusApplication {
 
   private final Settings settings;
   private final Schema schema;
+  private final Access access;
   private final Partitions partitions;
   private final Pools pools;
   private final Wakeup wakeup;
@@ -43,6 +45,7 @@ final class Service implements QuarkusApplication {
   Service(
       Settings settings,
       Schema schema,
+      Access access,
       Partitions partitions,
       Pools pools,
       Maintenance maintenance,
@@ -52,6 +55,7 @@ final class Service implements QuarkusApplication {
       Fleet fleet) {
     this.settings = settings;
     this.schema = schema;
+    this.access = access;
     this.partitions = partitions;
     this.pools = pools;
     this.maintenance = maintenance;
@@ -68,12 +72,14 @@ final class Service implements QuarkusApplication {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
       Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
+      access.check(roles.contains(Role.API));
       schema.checkServer();
       if (!prepareSchema()) {
         return 0;
       }
       schema.checkTable();
       policies.sow(seeds);
+      access.start();
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();

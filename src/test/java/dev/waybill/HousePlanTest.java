@@ -62,7 +62,8 @@ class HousePlanTest {
     doors.put("access", Set.of("db"));
     doors.put("figures", Set.of("db"));
     doors.put("fleet", Set.of("db", "run"));
-    doors.put("api", Set.of("access", "db", "enqueue", "figures", "fleet", "job", "policy"));
+    doors.put(
+        "api", Set.of("access", "audit", "db", "enqueue", "figures", "fleet", "job", "policy"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }
@@ -155,7 +156,14 @@ class HousePlanTest {
 
   /** Loops of their own rhythm. Everybody else waits for an event. */
   private static final Set<String> MAY_SLEEP =
-      Set.of("db.Listener", "db.Schema", "run.Pools", "run.Watch", "settle.Settler");
+      Set.of(
+          "db.Listener",
+          "db.Schema",
+          "retain.Pace",
+          "retain.S3Shelf",
+          "run.Pools",
+          "run.Watch",
+          "settle.Settler");
 
   @Test
   void only_loops_sleep() throws IOException {
