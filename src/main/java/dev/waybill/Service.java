@@ -3,6 +3,9 @@ package dev.waybill;
 import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
+import dev.waybill.fleet.Fleet;
+import dev.waybill.policy.Policies;
+import dev.waybill.policy.Seeds;
 import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
@@ -15,6 +18,7 @@ import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
+import java.util.Locale;
 import java.util.Set;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -38,6 +42,8 @@ final class Service implements QuarkusApplication {
   private final Maintenance maintenance;
   private final Beats deadLetters;
   private final Scheduler beats;
+  private final Policies policies;
+  private final Fleet fleet;
 
   @Inject
   Service(
@@ -50,7 +56,9 @@ final class Service implements QuarkusApplication {
       Maintenance maintenance,
       Beats deadLetters,
       Wakeup wakeup,
-      Scheduler beats) {
+      Scheduler beats,
+      Policies policies,
+      Fleet fleet) {
     this.settings = settings;
     this.schema = schema;
     this.access = access;
@@ -61,6 +69,8 @@ final class Service implements QuarkusApplication {
     this.deadLetters = deadLetters;
     this.wakeup = wakeup;
     this.beats = beats;
+    this.policies = policies;
+    this.fleet = fleet;
   }
 
   @Override
@@ -69,12 +79,14 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
       access.check(roles.contains(Role.API));
       schema.checkServer();
       if (!prepareSchema()) {
         return 0;
       }
       schema.checkTable();
+      policies.sow(seeds);
       access.start();
       start(roles);
       sayWhereToLook();
@@ -121,6 +133,7 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
       wakeup.start();
     }
+    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
     beats.resume();
   }
 
@@ -146,6 +159,7 @@ final class Service implements QuarkusApplication {
     desk.stop();
     pools.drain();
     wakeup.stop();
+    fleet.leave();
     Waybill.over();
   }
 }

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
@@ -130,6 +131,10 @@ public final class Claimer {
         tenant == null
             ? found
             : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
+  }
+
+  public Set<String> kinds() {
+    return kinds.keySet();
   }
 
   /**

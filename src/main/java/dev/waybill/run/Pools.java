@@ -224,6 +224,16 @@ public final class Pools {
     return draining;
   }
 
+  /** The name this process goes by. */
+  public String worker() {
+    return worker.value();
+  }
+
+  /** The pools, none before {@link #start}. */
+  public List<PoolState> states() {
+    return started ? pools.stream().map(Pool::state).toList() : List.of();
+  }
+
   /** Slots taken, by pool. */
   public Map<String, Integer> slotsInUse() {
     var inUse = new HashMap<String, Integer>();
