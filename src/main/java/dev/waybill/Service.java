@@ -61,7 +61,7 @@ final class Service implements QuarkusApplication {
       if (!prepareSchema()) {
         return 0;
       }
-      schema.checkTable();
+      schema.checkSettings();
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();

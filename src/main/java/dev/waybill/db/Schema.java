@@ -47,12 +47,14 @@ public final class Schema {
   private static final int TRIES = 60;
 
   private final Database database;
+  private final Session session;
   private final Flyway flyway;
   private volatile boolean current;
 
   @Inject
-  Schema(Database database, Flyway flyway) {
+  Schema(Database database, Session session, Flyway flyway) {
     this.database = database;
+    this.session = session;
     this.flyway = flyway;
   }
 
@@ -117,9 +119,11 @@ public final class Schema {
 
   /**
    * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
-   * a migration or an administrator that reset these settings would be noticed weeks later.
+   * a migration or an administrator that reset these settings would be noticed weeks later. So
+   * would sessions without theirs.
    */
-  public void checkTable() throws SQLException {
+  public void checkSettings() throws SQLException {
+    session.check();
     for (String missing : database.run(Schema::missingOptions)) {
       LOG.warnf(
           "waybill.jobs lacks a setting, mend it with: ALTER TABLE waybill.jobs SET (%s)", missing);
