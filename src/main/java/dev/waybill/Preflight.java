@@ -1,5 +1,6 @@
 package dev.waybill;
 
+import dev.waybill.access.Mode;
 import io.quarkus.runtime.configuration.DurationConverter;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -33,6 +34,7 @@ final class Preflight {
     Duration _ = drain();
     int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
     int _ = engineConnections();
+    checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
   }
 
@@ -64,6 +66,22 @@ final class Preflight {
     long count = pools.chars().filter(c -> c == ';').count() + 1;
     String usual = String.valueOf(Math.clamp(16 + count, 24, CONNECTIONS_MAX));
     return number("waybill.db.engine-connections", usual, CONNECTIONS_MAX);
+  }
+
+  /** Whether everybody may come in is settled before a database is touched. */
+  private static void checkAccess() throws Refused {
+    if (!setting("waybill.roles", "api").contains("api")) {
+      return;
+    }
+    try {
+      Mode _ =
+          Mode.of(
+              setting("waybill.auth", ""),
+              setting("waybill.auth-none-anywhere", "false").equals("true"),
+              setting("waybill.http.host", "127.0.0.1"));
+    } catch (IllegalArgumentException refused) {
+      throw new Refused(String.valueOf(refused.getMessage()));
+    }
   }
 
   /**

@@ -1,5 +1,6 @@
 package dev.waybill;
 
+import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
@@ -27,6 +28,7 @@ final class Service implements QuarkusApplication {
 
   private final Settings settings;
   private final Schema schema;
+  private final Access access;
   private final Partitions partitions;
   private final Pools pools;
   private final Wakeup wakeup;
@@ -37,6 +39,7 @@ final class Service implements QuarkusApplication {
   Service(
       Settings settings,
       Schema schema,
+      Access access,
       Partitions partitions,
       Pools pools,
       Maintenance maintenance,
@@ -44,6 +47,7 @@ final class Service implements QuarkusApplication {
       Scheduler beats) {
     this.settings = settings;
     this.schema = schema;
+    this.access = access;
     this.partitions = partitions;
     this.pools = pools;
     this.maintenance = maintenance;
@@ -57,11 +61,13 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      access.check(roles.contains(Role.API));
       schema.checkServer();
       if (!prepareSchema()) {
         return 0;
       }
       schema.checkSettings();
+      access.start();
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();

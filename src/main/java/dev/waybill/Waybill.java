@@ -36,6 +36,7 @@ public final class Waybill {
 
   public static void main(String... args) {
     try {
+      SecretFiles.read();
       Preflight.check();
       Duration stops = Preflight.stopsWithin();
       System.setProperty("quarkus.shutdown.timeout", stops.toSeconds() + "S");

@@ -60,7 +60,7 @@ class HousePlanTest {
     doors.put("retain", Set.of("job", "db", "policy"));
     doors.put("observe", Set.of("job", "db", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
-    doors.put("api", Set.of("access", "db", "enqueue", "job"));
+    doors.put("api", Set.of("access", "audit", "db", "enqueue", "job"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }
@@ -153,7 +153,14 @@ class HousePlanTest {
 
   /** Loops of their own rhythm. Everybody else waits for an event. */
   private static final Set<String> MAY_SLEEP =
-      Set.of("db.Listener", "db.Schema", "run.Pools", "run.Watch", "settle.Settler");
+      Set.of(
+          "db.Listener",
+          "db.Schema",
+          "retain.Pace",
+          "retain.S3Shelf",
+          "run.Pools",
+          "run.Watch",
+          "settle.Settler");
 
   @Test
   void only_loops_sleep() throws IOException {

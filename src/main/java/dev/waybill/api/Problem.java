@@ -47,12 +47,16 @@ public record Problem(
         new Problem("/problems/not-found", "There is no such " + what, 404, null, null));
   }
 
-  /** 401 or 403. */
   static Problem denied(Denied denied) {
-    return denied.known()
-        ? new Problem(
-            "/problems/forbidden", "You may not do this", 403, denied.detail(), denied.field())
-        : new Problem("/problems/unauthenticated", "Say who you are", 401, denied.detail(), null);
+    String detail = denied.detail();
+    return switch (denied.why()) {
+      case UNKNOWN ->
+          new Problem("/problems/unauthenticated", "Say who you are", 401, detail, null);
+      case FORBIDDEN ->
+          new Problem("/problems/forbidden", "You may not do this", 403, detail, denied.field());
+      case NOT_HERE -> new Problem("/problems/not-served", "Not served here", 404, detail, null);
+      case NOT_NOW -> new Problem("/problems/unavailable", "Not now", 503, detail, null);
+    };
   }
 
   static Problem unavailable() {

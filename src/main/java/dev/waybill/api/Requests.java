@@ -75,7 +75,7 @@ final class Requests {
         storable("tenant", caller.tenantFor(read.tenant())),
         Objects.requireNonNullElse(read.priority(), 0),
         runAt(read.runAt()),
-        delay(read.delay()),
+        delay("delay", read.delay()),
         read.dedupeKey() == null ? null : storable("dedupeKey", read.dedupeKey()),
         read.maxAttempts(),
         tags(read.tags()),
@@ -83,7 +83,7 @@ final class Requests {
         null);
   }
 
-  private <T> T read(byte[] body, Class<T> type) {
+  <T> T read(byte[] body, Class<T> type) {
     try {
       @Nullable T read = mapper.readValue(body, type);
       if (read == null) {
@@ -148,7 +148,7 @@ final class Requests {
     return true;
   }
 
-  private static @Nullable OffsetDateTime runAt(@Nullable String runAt) {
+  static @Nullable OffsetDateTime runAt(@Nullable String runAt) {
     if (runAt == null) {
       return null;
     }
@@ -177,7 +177,7 @@ final class Requests {
     return List.copyOf(tags);
   }
 
-  private static @Nullable Duration delay(@Nullable JsonNode delay) {
+  static @Nullable Duration delay(String field, @Nullable JsonNode delay) {
     if (delay == null || delay.isNull()) {
       return null;
     }
@@ -187,11 +187,11 @@ final class Requests {
               ? Duration.ofSeconds(delay.longValue())
               : Duration.parse(delay.isTextual() ? delay.textValue() : "");
       if (read.isNegative() || read.compareTo(Duration.ofDays(3653)) > 0) {
-        throw Problem.invalid("delay", "Between 0 and 10 years.");
+        throw Problem.invalid(field, "Between 0 and 10 years.");
       }
       return read;
     } catch (DateTimeException | ArithmeticException _) {
-      throw Problem.invalid("delay", "An ISO 8601 duration such as PT5M, or a number of seconds.");
+      throw Problem.invalid(field, "An ISO 8601 duration such as PT5M, or a number of seconds.");
     }
   }
 
@@ -199,7 +199,7 @@ final class Requests {
    * PostgreSQL stores neither U+0000 nor half of a surrogate pair; said here by field, since there
    * it would be said by byte.
    */
-  private static String storable(String field, String text) {
+  static String storable(String field, String text) {
     for (int i = 0; i < text.length(); i++) {
       char c = text.charAt(i);
       boolean pair =

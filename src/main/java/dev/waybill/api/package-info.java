@@ -1,7 +1,7 @@
 /**
  * The REST door: wire records, checks of what comes in, errors as problem documents. Decides
  * nothing about jobs: it calls {@code enqueue} and reads. Enters {@code job}, {@code db}, {@code
- * access} and {@code enqueue}.
+ * access}, {@code audit} and {@code enqueue}.
  */
 @NullMarked
 package dev.waybill.api;

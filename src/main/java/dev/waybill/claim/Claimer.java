@@ -84,6 +84,7 @@ public final class Claimer {
   private final Map<String, Integer> kinds;
   private final Lanes lanes = new Lanes();
   private long heldMillis;
+  private boolean full;
 
   /**
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
@@ -140,6 +141,7 @@ public final class Claimer {
   public List<Claimed> claim(int max) throws SQLException {
     if (lanes.isEmpty()) {
       heldMillis = 0;
+      full = false;
       return List.of();
     }
     List<String> capped =
@@ -156,6 +158,7 @@ public final class Claimer {
     int each = Math.min(quantum, max);
     List<Lanes.Turn> turn = lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each));
     heldMillis = headroom.heldMillis();
+    full = headroom.full();
     if (turn.isEmpty()) {
       return List.of();
     }
@@ -176,6 +179,11 @@ public final class Claimer {
    */
   public long heldMillis() {
     return heldMillis;
+  }
+
+  /** Whether the last claim passed lanes over that may have room as soon as a job of ours ends. */
+  public boolean waitsForPlace() {
+    return full;
   }
 
   private record Took(Claimed job, long runAtMicros) {}
