@@ -17,6 +17,12 @@ interface Settings {
   @WithDefault("start")
   String migrate();
 
+  /**
+   * {@code WAYBILL_KINDS}: policies of kinds as JSON, applied at start where the database has no
+   * value of its own.
+   */
+  Optional<String> kinds();
+
   /** {@code WAYBILL_DATA}: where the embedded database keeps its data. */
   @WithDefault("data")
   String data();

@@ -141,6 +141,10 @@ final class Pool {
     return plan.slots() - free.availablePermits();
   }
 
+  PoolState state() {
+    return new PoolState(plan.name(), claimer.kinds(), plan.slots(), slotsInUse());
+  }
+
   Set<Running> running() {
     return running;
   }
