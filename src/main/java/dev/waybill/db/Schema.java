@@ -57,13 +57,15 @@ public final class Schema {
   private static final int TRIES = 60;
 
   private final Database database;
+  private final Session session;
   private final Flyway flyway;
   private volatile boolean current;
   private volatile List<String> lost = List.of();
 
   @Inject
-  Schema(Database database, Flyway flyway) {
+  Schema(Database database, Session session, Flyway flyway) {
     this.database = database;
+    this.session = session;
     this.flyway = flyway;
   }
 
@@ -128,9 +130,11 @@ public final class Schema {
 
   /**
    * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
-   * a migration or an administrator that reset these settings would be noticed weeks later.
+   * a migration or an administrator that reset these settings would be noticed weeks later. So
+   * would sessions without theirs.
    */
-  public void checkTable() throws SQLException {
+  public void checkSettings() throws SQLException {
+    session.check();
     List<String> missing = database.run(Schema::missingOptions);
     for (String setting : missing) {
       if (lost.contains(setting)) {
@@ -145,7 +149,7 @@ public final class Schema {
     lost = missing;
   }
 
-  /** What {@link #checkTable} missed when it last looked. */
+  /** What {@link #checkSettings} missed when it last looked. */
   public List<String> lostSettings() {
     return lost;
   }
