@@ -1,7 +1,11 @@
 package dev.waybill;
 
+import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
+import dev.waybill.fleet.Fleet;
+import dev.waybill.policy.Policies;
+import dev.waybill.policy.Seeds;
 import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
@@ -14,6 +18,7 @@ import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
+import java.util.Locale;
 import java.util.Set;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -29,6 +34,7 @@ final class Service implements QuarkusApplication {
 
   private final Settings settings;
   private final Schema schema;
+  private final Access access;
   private final Partitions partitions;
   private final Pools pools;
   private final Desk desk;
@@ -36,20 +42,26 @@ final class Service implements QuarkusApplication {
   private final Maintenance maintenance;
   private final Beats deadLetters;
   private final Scheduler beats;
+  private final Policies policies;
+  private final Fleet fleet;
 
   @Inject
   Service(
       Settings settings,
       Schema schema,
+      Access access,
       Partitions partitions,
       Pools pools,
       Desk desk,
       Maintenance maintenance,
       Beats deadLetters,
       Wakeup wakeup,
-      Scheduler beats) {
+      Scheduler beats,
+      Policies policies,
+      Fleet fleet) {
     this.settings = settings;
     this.schema = schema;
+    this.access = access;
     this.partitions = partitions;
     this.pools = pools;
     this.desk = desk;
@@ -57,6 +69,8 @@ final class Service implements QuarkusApplication {
     this.deadLetters = deadLetters;
     this.wakeup = wakeup;
     this.beats = beats;
+    this.policies = policies;
+    this.fleet = fleet;
   }
 
   @Override
@@ -65,11 +79,15 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
+      access.check(roles.contains(Role.API));
       schema.checkServer();
       if (!prepareSchema()) {
         return 0;
       }
       schema.checkTable();
+      policies.sow(seeds);
+      access.start();
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();
@@ -115,6 +133,7 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
       wakeup.start();
     }
+    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
     beats.resume();
   }
 
@@ -140,6 +159,7 @@ final class Service implements QuarkusApplication {
     desk.stop();
     pools.drain();
     wakeup.stop();
+    fleet.leave();
     Waybill.over();
   }
 }

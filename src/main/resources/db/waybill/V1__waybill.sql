@@ -405,6 +405,10 @@ CREATE FUNCTION waybill.cancel(id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
+  -- Nobody kept house for two weeks. Looked up by name, since trying and catching would cost a subtransaction.
+  IF to_regclass('waybill.jobs_done_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NULL THEN
+    PERFORM waybill.make_partitions();
+  END IF;
   WITH gone AS (
     DELETE FROM waybill.jobs j WHERE j.id = cancel.id RETURNING j.*
   ), counted AS (
@@ -482,13 +486,17 @@ END $$;
 CREATE TRIGGER jobs_dead_gone AFTER DELETE ON waybill.jobs_dead REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.count_undead();
 
--- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once.
+-- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once. By the owner's right: whoever
+-- cancels or settles first on a day without a partition may be somebody who may create nothing.
 CREATE FUNCTION waybill.make_partitions(days_ahead integer DEFAULT 14) RETURNS SETOF text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   day date;
   name text;
 BEGIN
+  IF days_ahead NOT BETWEEN 0 AND 366 THEN
+    RAISE EXCEPTION 'days_ahead is %', days_ahead USING ERRCODE = '22023', HINT = 'Between 0 and 366.';
+  END IF;
   FOR day IN SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + days_ahead, '1 day') d LOOP
     name := 'jobs_done_' || to_char(day, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('waybill.' || name) IS NOT NULL;

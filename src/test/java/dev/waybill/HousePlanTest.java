@@ -62,8 +62,21 @@ class HousePlanTest {
     doors.put("retain", Set.of("job", "db", "policy"));
     doors.put("observe", Set.of("job", "db", "pull", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
+    doors.put("figures", Set.of("db"));
+    doors.put("fleet", Set.of("db", "run"));
     doors.put(
-        "api", Set.of("access", "audit", "db", "deadletter", "enqueue", "job", "policy", "pull"));
+        "api",
+        Set.of(
+            "access",
+            "audit",
+            "db",
+            "deadletter",
+            "enqueue",
+            "figures",
+            "fleet",
+            "job",
+            "policy",
+            "pull"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }
@@ -156,7 +169,14 @@ class HousePlanTest {
 
   /** Loops of their own rhythm. Everybody else waits for an event. */
   private static final Set<String> MAY_SLEEP =
-      Set.of("db.Listener", "db.Schema", "run.Pools", "run.Watch", "settle.Settler");
+      Set.of(
+          "db.Listener",
+          "db.Schema",
+          "retain.Pace",
+          "retain.S3Shelf",
+          "run.Pools",
+          "run.Watch",
+          "settle.Settler");
 
   @Test
   void only_loops_sleep() throws IOException {

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
@@ -87,6 +88,7 @@ public final class Claimer {
   private final Predicate<Policy> takes;
   private final @Nullable String tenant;
   private long heldMillis;
+  private boolean full;
 
   /**
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
@@ -131,6 +133,10 @@ public final class Claimer {
             : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
   }
 
+  public Set<String> kinds() {
+    return kinds.keySet();
+  }
+
   /**
    * Asks producers of these kinds to notify, from the next commit on; look once more after it.
    * {@code SKIP LOCKED}: a row that an open producer's transaction has disarmed is passed by, or
@@ -164,6 +170,7 @@ public final class Claimer {
   public List<Claimed> claim(int max) throws SQLException {
     if (lanes.isEmpty()) {
       heldMillis = 0;
+      full = false;
       return List.of();
     }
     List<String> capped =
@@ -180,6 +187,7 @@ public final class Claimer {
     int each = Math.min(quantum, max);
     List<Lanes.Turn> turn = lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each));
     heldMillis = headroom.heldMillis();
+    full = headroom.full();
     if (turn.isEmpty()) {
       return List.of();
     }
@@ -200,6 +208,11 @@ public final class Claimer {
    */
   public long heldMillis() {
     return heldMillis;
+  }
+
+  /** Whether the last claim passed lanes over that may have room as soon as a job of ours ends. */
+  public boolean waitsForPlace() {
+    return full;
   }
 
   private record Took(Claimed job, long runAtMicros) {}

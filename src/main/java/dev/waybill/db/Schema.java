@@ -14,6 +14,8 @@ import org.flywaydb.core.api.FlywayException;
 import org.flywaydb.core.api.MigrationInfo;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
+import org.postgresql.util.PSQLException;
+import org.postgresql.util.ServerErrorMessage;
 
 /**
  * The schema and its version. Migrations run under Flyway's own lock, so any number of pods may
@@ -156,7 +158,20 @@ public final class Schema {
     current = true;
   }
 
-  private static String firstLine(Exception failure) {
+  /**
+   * What the server said, with its hint, if it is the server that refused: of a migration Flyway
+   * would say first which file it was.
+   */
+  static String firstLine(Exception failure) {
+    for (@Nullable Throwable cause = failure; cause != null; cause = cause.getCause()) {
+      @Nullable ServerErrorMessage said =
+          cause instanceof PSQLException refused ? refused.getServerErrorMessage() : null;
+      if (said != null) {
+        return said.getHint() == null
+            ? String.valueOf(said.getMessage())
+            : said.getMessage() + ". " + said.getHint();
+      }
+    }
     return String.valueOf(failure.getMessage()).strip().lines().findFirst().orElse("no reason");
   }
 }

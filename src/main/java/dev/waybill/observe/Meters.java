@@ -97,6 +97,11 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
     counter("waybill_reaped", "kind", kind).increment((double) jobs);
   }
 
+  @Override
+  public void purged(String kind, long jobs) {
+    counter("waybill_purged", "kind", kind).increment((double) jobs);
+  }
+
   private Counter counter(String name, String label, String value) {
     return counters.computeIfAbsent(
         new Key(name, label, value), _ -> registry.counter(name, label, value));

@@ -40,9 +40,11 @@ final class TestPostgres implements AutoCloseable {
   private final Path directory;
   private final int port;
   private EmbeddedPostgres server;
+  private final int connectionsMax;
   private boolean templateMade;
 
-  private TestPostgres(Path directory) {
+  private TestPostgres(Path directory, int connectionsMax) {
+    this.connectionsMax = connectionsMax;
     this.directory = directory;
     this.port = Ports.free();
     this.server = launch();
@@ -55,8 +57,12 @@ final class TestPostgres implements AutoCloseable {
 
   /** A cluster that may be stopped without harm to other classes. */
   static TestPostgres own() {
+    return own(100);
+  }
+
+  static TestPostgres own(int connectionsMax) {
     try {
-      return new TestPostgres(Files.createTempDirectory("waybill-it-"));
+      return new TestPostgres(Files.createTempDirectory("waybill-it-"), connectionsMax);
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
     }
@@ -80,6 +86,7 @@ final class TestPostgres implements AutoCloseable {
           .setServerConfig("synchronous_commit", "on")
           // An immediate stop is no power cut: what was written is in the kernel's cache.
           .setServerConfig("fsync", "off")
+          .setServerConfig("max_connections", String.valueOf(connectionsMax))
           .start();
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
@@ -116,11 +123,31 @@ final class TestPostgres implements AutoCloseable {
     return new TestDatabase("localhost", port, name);
   }
 
+  private long postmaster() throws IOException {
+    return Long.parseLong(
+        Files.readAllLines(directory.resolve("data").resolve("postmaster.pid")).getFirst());
+  }
+
+  /** The server and all of its processes: connections stay open and nothing answers. */
+  void freeze() throws IOException {
+    signalAll("STOP");
+  }
+
+  void thaw() throws IOException {
+    signalAll("CONT");
+  }
+
+  private void signalAll(String signal) throws IOException {
+    long pid = postmaster();
+    Signals.send(signal, pid); // First, so that it starts no more of them.
+    for (ProcessHandle child : ProcessHandle.of(pid).orElseThrow().children().toList()) {
+      Signals.send(signal, child.pid());
+    }
+  }
+
   /** As {@code pg_ctl stop -m immediate} does it: no checkpoint, no goodbye. */
   void stopImmediately() throws IOException {
-    long pid =
-        Long.parseLong(
-            Files.readAllLines(directory.resolve("data").resolve("postmaster.pid")).getFirst());
+    long pid = postmaster();
     Optional<ProcessHandle> postmaster = ProcessHandle.of(pid);
     Signals.send("QUIT", pid);
     Awaitility.await("the postmaster is gone")
