@@ -291,7 +291,7 @@ public final class Desk {
     try {
       List<Line> order = new ArrayList<>(lines.keySet());
       for (int i = 0; i < order.size() && !stopping; i++) {
-        Line line = order.get((i + first) % order.size());
+        Line line = order.get(Math.floorMod(i + first, order.size()));
         Claiming claiming = claimer(line);
         if (ready.contains(line.kind()) || claiming.claimer.knowsMore()) {
           more |= claim(claiming, lines.getOrDefault(line, List.of()), hands);
