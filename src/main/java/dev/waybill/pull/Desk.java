@@ -78,7 +78,7 @@ public final class Desk {
   private volatile Set<String> armed = Set.of();
   private long armedNanos;
   private boolean failing;
-  private int turn;
+  private volatile int rounds;
 
   @Inject
   Desk(
@@ -143,6 +143,11 @@ public final class Desk {
       case BEAN -> !handledHere.test(kind);
       case HTTP -> false;
     };
+  }
+
+  /** How often it looked; each look is one query when there is nothing. */
+  int rounds() {
+    return rounds;
   }
 
   /** Why a poll was not let in. */
@@ -282,16 +287,17 @@ public final class Desk {
         handing.ready(lines.keySet().stream().map(Line::kind).collect(Collectors.toSet()));
     var hands = new LinkedHashMap<Poll, List<Claimed>>();
     boolean more = false;
+    int first = rounds;
     try {
       List<Line> order = new ArrayList<>(lines.keySet());
       for (int i = 0; i < order.size() && !stopping; i++) {
-        Line line = order.get((i + turn) % order.size());
+        Line line = order.get(Math.floorMod(i + first, order.size()));
         Claiming claiming = claimer(line);
         if (ready.contains(line.kind()) || claiming.claimer.knowsMore()) {
           more |= claim(claiming, lines.getOrDefault(line, List.of()), hands);
         }
       }
-      turn++;
+      rounds = first + 1;
     } finally {
       // What was claimed is handed out, or goes back, even when the next claim failed.
       handing.hand(hands);

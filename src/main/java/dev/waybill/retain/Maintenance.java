@@ -1,5 +1,6 @@
 package dev.waybill.retain;
 
+import dev.waybill.db.Schema;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
@@ -22,6 +23,7 @@ public final class Maintenance {
   private final Partitions partitions;
   private final TallyFolder tally;
   private final Retention retention;
+  private final Schema schema;
   private final RetainEvents events;
   private volatile boolean on;
   private volatile boolean failing;
@@ -32,11 +34,13 @@ public final class Maintenance {
       Partitions partitions,
       TallyFolder tally,
       Retention retention,
+      Schema schema,
       RetainEvents events) {
     this.reaper = reaper;
     this.partitions = partitions;
     this.tally = tally;
     this.retention = retention;
+    this.schema = schema;
     this.events = events;
   }
 
@@ -64,6 +68,7 @@ public final class Maintenance {
 
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)
   void makePartitions() {
+    beat(schema::checkTable);
     beat(() -> {
       List<String> made = partitions.makeAhead();
       if (!made.isEmpty()) {

@@ -54,7 +54,7 @@ class DatabaseTest {
   void a_storage_setting_that_somebody_reset_is_missed_at_start() throws SQLException {
     assertEquals(List.of(), DB.database().run(Schema::missingOptions));
     assertEquals(
-        List.of("autovacuum_vacuum_threshold=2000"),
+        List.of("waybill.jobs SET (autovacuum_vacuum_threshold=2000)"),
         DB.database()
             .transaction(connection -> {
               TestDatabase.execute(
