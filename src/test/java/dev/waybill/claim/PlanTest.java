@@ -85,6 +85,7 @@ class PlanTest {
     {"dev.waybill.settle.Statements", "RETRY", "jobs_pkey"},
     {"dev.waybill.settle.Statements", "GIVE_BACK", "jobs_pkey"},
     {"dev.waybill.settle.Statements", "DEAD", "jobs_pkey"},
+    {"dev.waybill.settle.Statements", "ENDED", "jobs_done"},
     {"dev.waybill.retain.Reaper", "GIVE_BACK", "jobs_running"},
     {"dev.waybill.retain.Reaper", "BURY", "jobs_running"},
   };

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
 import dev.waybill.TestJobs;
+import dev.waybill.db.TestSchema;
 import dev.waybill.job.Claimed;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
@@ -52,6 +53,7 @@ class MaintenanceTest {
             archive,
             new Expiry(database, events),
             new Dropper(database, archive, events)),
+        TestSchema.of(DB),
         events);
   }
 
