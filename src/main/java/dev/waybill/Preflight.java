@@ -28,17 +28,25 @@ final class Preflight {
   }
 
   static void check() throws Refused {
-    String drain = setting("waybill.drain", "25s");
-    try {
-      if (DurationConverter.parseDuration(drain).isNegative()) {
-        throw new IllegalArgumentException(drain);
-      }
-    } catch (IllegalArgumentException _) {
-      throw new Refused("WAYBILL_DRAIN: '" + drain + "' is no duration; right would be 25s");
-    }
+    checkDuration("waybill.drain", "25s");
+    checkDuration("waybill.push.timeout", "30s");
+    checkDuration("waybill.push.connect-timeout", "5s");
+    int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
     int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
     checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
+  }
+
+  private static void checkDuration(String name, String right) throws Refused {
+    String duration = setting(name, right);
+    try {
+      if (DurationConverter.parseDuration(duration).isNegative()) {
+        throw new IllegalArgumentException(duration);
+      }
+    } catch (IllegalArgumentException _) {
+      throw new Refused(
+          variable(name) + ": '" + duration + "' is no duration; right would be " + right);
+    }
   }
 
   /** Whether everybody may come in is settled before a database is touched. */

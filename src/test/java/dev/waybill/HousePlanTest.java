@@ -61,6 +61,7 @@ class HousePlanTest {
     doors.put("observe", Set.of("job", "db", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
     doors.put("api", Set.of("access", "audit", "db", "enqueue", "job"));
+    doors.put("deliver", Set.of("job", "policy", "run"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }

@@ -172,6 +172,11 @@ final class Headroom {
     return n;
   }
 
+  /** No room here, whatever the caps say. */
+  void full() {
+    held(AGAIN_MILLIS);
+  }
+
   private void held(long millis) {
     heldMillis = Math.min(heldMillis, millis);
   }

@@ -54,18 +54,20 @@ public final class Pools {
   /** Refuses a wrong setting, before anything was touched. */
   public void check() {
     List<PoolPlan> _ = PoolPlan.parse(settings.pools());
+    parts.duties().check();
   }
 
   public void start() throws SQLException {
-    Map<String, Integer> known = parts.handlers().kinds();
-    parts.policies().makeKnown(known.keySet());
+    parts.policies().makeKnown(parts.duties().handled().keySet());
     List<PoolPlan> plans = PoolPlan.parse(settings.pools());
     for (PoolPlan plan : plans) {
-      Map<String, Integer> kinds = kindsOf(plan, plans, known);
-      var claimer = new Claimer(database, parts.policies(), worker.value(), kinds);
-      pools.add(new Pool(plan, claimer, parts, () -> wakeups.getAsBoolean()));
+      var wants = new Wants(plan, plans, parts.duties());
+      var claimer = new Claimer(database, parts.policies(), worker.value(), wants);
+      parts.duties().warnOfUnworked(plan);
+      pools.add(new Pool(wants, claimer, parts, () -> wakeups.getAsBoolean()));
       LOG.infof(
-          "pool started pool=%s slots=%d kinds=%s", plan.name(), plan.slots(), kinds.keySet());
+          "pool started pool=%s slots=%d kinds=%s",
+          plan.name(), plan.slots(), wants.kinds().keySet());
     }
     parts.settler().start();
     watch.start();
@@ -97,24 +99,6 @@ public final class Pools {
       }
       policiesFailing = true;
     }
-  }
-
-  /** Kinds without a handler in this build are never claimed, whatever the setting says. */
-  private static Map<String, Integer> kindsOf(
-      PoolPlan plan, List<PoolPlan> all, Map<String, Integer> known) {
-    var kinds = new HashMap<String, Integer>();
-    known.forEach((kind, version) -> {
-      boolean named = all.stream().anyMatch(other -> other.kinds().contains(kind));
-      if (named ? plan.kinds().contains(kind) : plan.kinds().contains(PoolPlan.REST)) {
-        kinds.put(kind, version);
-      }
-    });
-    for (String kind : plan.kinds()) {
-      if (!kind.equals(PoolPlan.REST) && !known.containsKey(kind)) {
-        LOG.warnf("no handler in this build, left alone kind=%s pool=%s", kind, plan.name());
-      }
-    }
-    return kinds;
   }
 
   /**
