@@ -5,6 +5,7 @@ import io.quarkus.runtime.configuration.DurationConverter;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.time.Duration;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
@@ -15,6 +16,8 @@ import org.jspecify.annotations.Nullable;
 final class Preflight {
 
   private static final int CONNECTIONS_MAX = 1_000;
+  private static final Duration DRAIN_MAX = Duration.ofDays(1);
+  private static final Duration AFTER_DRAIN = Duration.ofSeconds(30);
 
   private Preflight() {}
 
@@ -28,11 +31,12 @@ final class Preflight {
   }
 
   static void check() throws Refused {
-    checkDuration("waybill.drain", "25s");
+    Duration _ = drain();
     checkDuration("waybill.push.timeout", "30s");
     checkDuration("waybill.push.connect-timeout", "5s");
     int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
     int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    int _ = engineConnections();
     checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
   }
@@ -47,6 +51,36 @@ final class Preflight {
       throw new Refused(
           variable(name) + ": '" + duration + "' is no duration; right would be " + right);
     }
+  }
+
+  static Duration drain() throws Refused {
+    String drain = setting("waybill.drain", "25s");
+    try {
+      Duration read = DurationConverter.parseDuration(drain);
+      if (!read.isNegative() && read.compareTo(DRAIN_MAX) <= 0) {
+        return read;
+      }
+    } catch (IllegalArgumentException _) {
+      // Said below.
+    }
+    throw new Refused(
+        "WAYBILL_DRAIN: '" + drain + "' is no duration up to a day; right would be 25s");
+  }
+
+  /**
+   * Within this the service stops, whatever happens: the drain, then what {@code Pools.drain} and
+   * the settler allow themselves, and the waits for a database that does not answer.
+   */
+  static Duration stopsWithin() throws Refused {
+    return drain().plus(AFTER_DRAIN);
+  }
+
+  /** Each pool claims on its own; the rest is shared by settlers, promotion and maintenance. */
+  static int engineConnections() throws Refused {
+    String pools = setting("waybill.pools", "");
+    long count = pools.chars().filter(c -> c == ';').count() + 1;
+    String usual = String.valueOf(Math.clamp(16 + count, 24, CONNECTIONS_MAX));
+    return number("waybill.db.engine-connections", usual, CONNECTIONS_MAX);
   }
 
   /** Whether everybody may come in is settled before a database is touched. */

@@ -405,6 +405,10 @@ CREATE FUNCTION waybill.cancel(id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
+  -- Nobody kept house for two weeks. Looked up by name, since trying and catching would cost a subtransaction.
+  IF to_regclass('waybill.jobs_done_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NULL THEN
+    PERFORM waybill.make_partitions();
+  END IF;
   WITH gone AS (
     DELETE FROM waybill.jobs j WHERE j.id = cancel.id RETURNING j.*
   ), counted AS (
@@ -434,10 +438,30 @@ CREATE FUNCTION waybill.with_attempt(
       'endedAt', now(), 'outcome', outcome, 'error', left(error, 1000))))
 $$;
 
--- The same failure has the same fingerprint, whatever ids and numbers its text names.
-CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT left(md5(regexp_replace(lower(left(error, 500)), '[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|0x[0-9a-f]+|[0-9]+', '#', 'g')), 16)
-$$;
+-- The same failure has the same fingerprint, whatever ids, numbers, names in quotes, addresses, paths and times its text has. Codes are kept:
+-- status 404 is another failure than status 500. A mark before such a number (U+0001, which no error text holds) keeps it from the last rules.
+CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t text := lower(left(error, 4000));
+BEGIN
+  t := regexp_replace(t, '"(?:[^"\\\n]|\\.)*"', '"#"', 'g');
+  t := regexp_replace(t, '`[^`\n]*`', '"#"', 'g');
+  -- An apostrophe inside of a word or at its end quotes nothing.
+  t := regexp_replace(t, '(^|[^[:alnum:]])''[^''\n]*''(?![[:alnum:]])', '\1"#"', 'g');
+  t := regexp_replace(t, '([a-z][a-z0-9+.-]*://[^/\s?#]+)[^\s,;)"\]]*', '\1', 'g');
+  t := regexp_replace(t, '[^\s@<>,;:="()]+@[a-z0-9-]+(\.[a-z0-9-]+)+', '#', 'g');
+  t := regexp_replace(t, '(^|[\s=(,\["<])(?:[a-z]:\\|\.{0,2}/)[^\s:,;)"\]>]+', '\1/#', 'g');
+  t := regexp_replace(t, '\m[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\M', '#', 'g');
+  t := regexp_replace(t, '\m[0-9]{4}-[0-9]{2}-[0-9]{2}([t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?(z|[+-][0-9]{2}:?([0-9]{2})?))?)?', '#', 'g');
+  t := regexp_replace(t, '\m(http(?:/[0-9.]+)?|status|code|sqlstate|errno|exit|error)([\s:=#(]+)([0-9][0-9a-z]{0,4})\M', E'\\1\\2\x01\\3', 'g');
+  t := regexp_replace(t, '0x[0-9a-f]+|@[0-9a-f]{5,16}\M', '#', 'g');
+  t := regexp_replace(t, '\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){3,7}', '#', 'g');
+  t := regexp_replace(t, '\m(?=[a-z_-]*[0-9])(?=[0-9a-f]{7,}\M|[0-9a-z_-]{16,}\M)[0-9a-z_-]+', '#', 'g');
+  t := regexp_replace(t, E'(?<![\x01' || '0-9])[0-9]+([.,:][0-9]+)*(?![0-9])', '#', 'g');
+  t := regexp_replace(t, '(^|[\s=(:,\[])[+-]#', '\1#', 'g');
+  t := regexp_replace(t, '(["/]?#"?)(\s*[,;]\s*["/]?#"?)+', '\1', 'g');
+  RETURN left(md5(btrim(regexp_replace(t, '\s+', ' ', 'g'))), 16);
+END $$;
 
 -- Dead letters are counted here and not in the statements that write them: there are several, and none is on the way of every job.
 CREATE FUNCTION waybill.count_died() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -462,13 +486,17 @@ END $$;
 CREATE TRIGGER jobs_dead_gone AFTER DELETE ON waybill.jobs_dead REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.count_undead();
 
--- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once.
+-- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once. By the owner's right: whoever
+-- cancels or settles first on a day without a partition may be somebody who may create nothing.
 CREATE FUNCTION waybill.make_partitions(days_ahead integer DEFAULT 14) RETURNS SETOF text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   day date;
   name text;
 BEGIN
+  IF days_ahead NOT BETWEEN 0 AND 366 THEN
+    RAISE EXCEPTION 'days_ahead is %', days_ahead USING ERRCODE = '22023', HINT = 'Between 0 and 366.';
+  END IF;
   FOR day IN SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + days_ahead, '1 day') d LOOP
     name := 'jobs_done_' || to_char(day, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('waybill.' || name) IS NOT NULL;

@@ -13,7 +13,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -83,20 +85,51 @@ public final class Claimer {
   private final String worker;
   private final Wanted wanted;
   private final Lanes lanes = new Lanes();
+  private final @Nullable String tenant;
   private long heldMillis;
+  private boolean full;
 
   /**
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
    */
   public Claimer(Database database, Policies policies, String worker, Map<String, Integer> kinds) {
-    this(database, policies, worker, () -> kinds);
+    this(database, policies, worker, () -> kinds, null);
+  }
+
+  /**
+   * @param takes which of the kinds, by their policy as it is at the moment
+   * @param tenant only this tenant's jobs; null for all
+   */
+  public Claimer(
+      Database database,
+      Policies policies,
+      String worker,
+      Map<String, Integer> kinds,
+      Predicate<Policy> takes,
+      @Nullable String tenant) {
+    this(
+        database,
+        policies,
+        worker,
+        () -> {
+          var now = new HashMap<>(kinds);
+          now.keySet().removeIf(kind -> !takes.test(policies.of(kind)));
+          return now;
+        },
+        tenant);
   }
 
   public Claimer(Database database, Policies policies, String worker, Wanted wanted) {
+    this(database, policies, worker, wanted, null);
+  }
+
+  private Claimer(
+      Database database, Policies policies, String worker, Wanted wanted, @Nullable String tenant) {
     this.database = database;
     this.policies = policies;
     this.worker = worker;
     this.wanted = wanted;
+    this.tenant = tenant;
   }
 
   /** Whether the last sweep left something to claim. */
@@ -108,7 +141,15 @@ public final class Claimer {
   public void sweep() throws SQLException {
     var open = new HashMap<>(wanted.kinds());
     open.keySet().retainAll(policies.notPaused(open.keySet()));
-    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
+    List<Lane> found = open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open));
+    lanes.refresh(
+        tenant == null
+            ? found
+            : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
+  }
+
+  public Set<String> kinds() {
+    return wanted.kinds().keySet();
   }
 
   /**
@@ -144,6 +185,7 @@ public final class Claimer {
   public List<Claimed> claim(int max) throws SQLException {
     if (lanes.isEmpty()) {
       heldMillis = 0;
+      full = false;
       return List.of();
     }
     List<String> capped =
@@ -164,6 +206,7 @@ public final class Claimer {
             ? lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each))
             : lanes.next(Math.ceilDiv(max, each), lane -> allot(lane, each, headroom, room));
     heldMillis = headroom.heldMillis();
+    full = headroom.full();
     if (turn.isEmpty()) {
       return List.of();
     }
@@ -185,7 +228,7 @@ public final class Claimer {
       return headroom.allot(lane, each);
     }
     if (left <= 0) {
-      headroom.full();
+      headroom.noRoom();
       return 0;
     }
     int most = headroom.allot(lane, Math.min(each, left));
@@ -199,6 +242,11 @@ public final class Claimer {
    */
   public long heldMillis() {
     return heldMillis;
+  }
+
+  /** Whether the last claim passed lanes over that may have room as soon as a job of ours ends. */
+  public boolean waitsForPlace() {
+    return full;
   }
 
   private record Took(Claimed job, long runAtMicros) {}

@@ -18,6 +18,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import javax.net.ssl.SNIHostName;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
@@ -80,8 +81,15 @@ final class Post {
   private Answer exchange(
       Socket socket, Target target, Map<String, String> headers, byte[] body, long nanos)
       throws IOException {
+    var late = new AtomicBoolean();
     ScheduledFuture<?> deadline =
-        DEADLINES.schedule(() -> close(socket), Math.max(1, nanos), TimeUnit.NANOSECONDS);
+        DEADLINES.schedule(
+            () -> {
+              late.set(true);
+              close(socket);
+            },
+            Math.max(1, nanos),
+            TimeUnit.NANOSECONDS);
     try {
       socket.setTcpNoDelay(true);
       // Not closed for itself: with the socket below it.
@@ -91,7 +99,7 @@ final class Post {
       out.flush();
       return answer(talk);
     } catch (IOException failure) {
-      throw deadline.isDone()
+      throw late.get()
           ? new IOException("no answer in " + limit.toMillis() + " ms", failure)
           : failure;
     } finally {

@@ -42,8 +42,8 @@ public record Policy(
           null,
           false);
 
-  /** A done job of such a kind leaves nothing behind. */
+  /** A done job of such a kind leaves nothing behind. One that is archived stays until it was. */
   public boolean keepsNothing() {
-    return retention.isZero();
+    return retention.isZero() && !archive;
   }
 }

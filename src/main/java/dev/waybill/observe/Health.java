@@ -43,6 +43,7 @@ final class Health {
         HealthCheckResponse.named("claims succeed")
             .status(pools.ready())
             .withData("draining", pools.draining())
+            .withData("lostTableSettings", String.join(", ", schema.lostSettings()))
             .build();
   }
 

@@ -73,6 +73,11 @@ public final class Policies {
     refresh();
   }
 
+  /** What the configuration says of kinds, where the database has no value of its own. */
+  public void sow(Seeds seeds) throws SQLException {
+    seeds.sow(database);
+  }
+
   public void refresh() throws SQLException {
     known =
         database.run(connection -> {

@@ -21,20 +21,28 @@ public final class Maintenance {
   private final Reaper reaper;
   private final Partitions partitions;
   private final TallyFolder tally;
+  private final Retention retention;
   private final RetainEvents events;
   private volatile boolean on;
   private volatile boolean failing;
 
   @Inject
-  Maintenance(Reaper reaper, Partitions partitions, TallyFolder tally, RetainEvents events) {
+  Maintenance(
+      Reaper reaper,
+      Partitions partitions,
+      TallyFolder tally,
+      Retention retention,
+      RetainEvents events) {
     this.reaper = reaper;
     this.partitions = partitions;
     this.tally = tally;
+    this.retention = retention;
     this.events = events;
   }
 
-  /** The schema is there, and this process has the role. */
-  public void start() {
+  /** The schema is there, and this process has the role. Refuses a wrong setting. */
+  public void start() throws SQLException {
+    retention.open();
     on = true;
   }
 
@@ -67,6 +75,15 @@ public final class Maintenance {
   @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
   void foldTally() {
     beat(tally::fold);
+  }
+
+  /** One process at a time: see {@link Turn}. */
+  @Scheduled(
+      every = "${waybill.retain-every:1m}",
+      delayed = "5s",
+      concurrentExecution = ConcurrentExecution.SKIP)
+  void retain() {
+    beat(() -> retention.turn(() -> on));
   }
 
   private interface Work {

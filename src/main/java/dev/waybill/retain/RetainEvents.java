@@ -4,4 +4,7 @@ package dev.waybill.retain;
 public interface RetainEvents {
 
   void reaped(String kind, long jobs);
+
+  /** Past their retention, and gone. */
+  void purged(String kind, long jobs);
 }

@@ -79,7 +79,7 @@ final class Pool {
   private volatile boolean armed;
 
   /** The last claim left jobs alone because of a cap: when one of ours ends, there may be room. */
-  private volatile boolean held;
+  private volatile boolean waitsForPlace;
 
   /** Somebody said that there is work: look for it, whatever is known. */
   private volatile boolean news;
@@ -141,6 +141,10 @@ final class Pool {
     return plan.slots() - free.availablePermits();
   }
 
+  PoolState state() {
+    return new PoolState(plan.name(), claimer.kinds(), plan.slots(), slotsInUse());
+  }
+
   Set<Running> running() {
     return running;
   }
@@ -170,7 +174,8 @@ final class Pool {
     }
     List<Claimed> batch = claim(slots);
     free.release(slots - batch.size());
-    held = claimer.heldMillis() > 0;
+    boolean held = claimer.heldMillis() > 0;
+    waitsForPlace = claimer.waitsForPlace();
     if (!batch.isEmpty()) {
       batch.forEach(this::start);
       return IDLE_MILLIS_MIN;
@@ -298,7 +303,7 @@ final class Pool {
   private void leave(Running attempt) {
     running.remove(attempt);
     free.release();
-    if (held) {
+    if (waitsForPlace) {
       woken = true;
       LockSupport.unpark(loop);
     }

@@ -45,24 +45,34 @@ final class TestHouse implements AutoCloseable {
   static final class Heard implements PoolEvents {
     final ConcurrentLinkedQueue<String> lines = new ConcurrentLinkedQueue<>();
 
+    /** Whoever listens may be broken. */
+    volatile boolean throwing;
+
+    private void hear(String line) {
+      lines.add(line);
+      if (throwing) {
+        throw new IllegalStateException("whoever listens is broken");
+      }
+    }
+
     @Override
     public void claimed(String pool, List<Claimed> batch, long nanos) {
-      batch.forEach(job -> lines.add("claimed " + job.id()));
+      batch.forEach(job -> hear("claimed " + job.id()));
     }
 
     @Override
     public void ran(Claimed job, Outcome outcome, long nanos) {
-      lines.add("ran " + job.id() + " " + outcome.word());
+      hear("ran " + job.id() + " " + outcome.word());
     }
 
     @Override
     public void settled(Claimed job, Outcome outcome, Settled how) {
-      lines.add("settled " + job.id() + " " + outcome.word() + " " + how);
+      hear("settled " + job.id() + " " + outcome.word() + " " + how);
     }
 
     @Override
     public void leaseLost(Claimed job) {
-      lines.add("lost " + job.id());
+      hear("lost " + job.id());
     }
   }
 
@@ -130,7 +140,8 @@ final class TestHouse implements AutoCloseable {
             settler,
             heard,
             settings);
-    return new Pools(db.database(), parts, settings, new WorkerName(settings));
+    return new Pools(
+        db.database(), parts, settings, new WorkerName(settings), new Heartbeat(db.database()));
   }
 
   TestHouse start() throws SQLException {

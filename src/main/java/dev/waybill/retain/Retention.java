@@ -1,0 +1,84 @@
+package dev.waybill.retain;
+
+import dev.waybill.db.SqlState;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.SQLException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import org.jboss.logging.Logger;
+
+/**
+ * What is past its time goes: one process at a time, in the order in which one thing needs another.
+ */
+@Singleton
+public final class Retention {
+
+  private static final Logger LOG = Logger.getLogger(Retention.class);
+  private static final String TURN = "retention";
+
+  /** Asked before each page; the database need not be asked as often. */
+  private static final long TURN_KEPT_NANOS = TimeUnit.SECONDS.toNanos(20);
+
+  private final Turn turn;
+  private final Archive archive;
+  private final Expiry expiry;
+  private final Dropper dropper;
+
+  @Inject
+  Retention(Turn turn, Archive archive, Expiry expiry, Dropper dropper) {
+    this.turn = turn;
+    this.archive = archive;
+    this.expiry = expiry;
+    this.dropper = dropper;
+  }
+
+  /** Before the first turn. Refuses a wrong setting of the archive. */
+  public void open() throws SQLException {
+    archive.open();
+  }
+
+  /** Does what there is to do, if no other process does, while it may. */
+  public void turn(BooleanSupplier may) throws SQLException {
+    if (!turn.mine(TURN)) {
+      return;
+    }
+    BooleanSupplier goOn = new Kept(may);
+    dropper.drop(goOn);
+    archive.writeEarly(goOn);
+    expiry.expireDone(goOn);
+    expiry.expireDead(goOn);
+    // Not after a failure: then it goes to another process when the lease is over.
+    turn.over(TURN);
+  }
+
+  /** The turn, renewed now and then. */
+  private final class Kept implements BooleanSupplier {
+
+    private final BooleanSupplier may;
+    private long askedNanos = System.nanoTime();
+
+    Kept(BooleanSupplier may) {
+      this.may = may;
+    }
+
+    @Override
+    public boolean getAsBoolean() {
+      if (!may.getAsBoolean() || Thread.currentThread().isInterrupted()) {
+        return false;
+      }
+      if (System.nanoTime() - askedNanos < TURN_KEPT_NANOS) {
+        return true;
+      }
+      askedNanos = System.nanoTime();
+      try {
+        return turn.mine(TURN);
+      } catch (SQLException failure) {
+        if (!SqlState.of(failure).passing()) {
+          LOG.errorf("retention stopped sqlstate=%s", failure.getSQLState());
+        }
+        return false;
+      }
+    }
+  }
+}
