@@ -85,7 +85,7 @@ final class Service implements QuarkusApplication {
       if (!prepareSchema()) {
         return 0;
       }
-      schema.checkTable();
+      schema.checkSettings();
       policies.sow(seeds);
       access.start();
       start(roles);

@@ -46,6 +46,7 @@ final class Health {
         HealthCheckResponse.named("claims succeed")
             .status(pools.ready())
             .withData("draining", pools.draining())
+            .withData("lostTableSettings", String.join(", ", schema.lostSettings()))
             .build();
   }
 
