@@ -60,8 +60,10 @@ final class ServiceProcess implements AutoCloseable {
   private final Path directory;
   private final String worker;
   private final Rest rest;
+  private final int port;
 
   private ServiceProcess(Plan plan) throws IOException {
+    port = plan.port;
     worker = plan.environment.getOrDefault("WAYBILL_WORKER", "");
     directory =
         Files.createDirectories(
@@ -113,6 +115,10 @@ final class ServiceProcess implements AutoCloseable {
 
   Rest rest() {
     return rest;
+  }
+
+  int port() {
+    return port;
   }
 
   Path out() {
