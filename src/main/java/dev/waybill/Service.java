@@ -2,9 +2,11 @@ package dev.waybill;
 
 import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
+import dev.waybill.deadletter.Beats;
 import dev.waybill.fleet.Fleet;
 import dev.waybill.policy.Policies;
 import dev.waybill.policy.Seeds;
+import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
@@ -35,8 +37,10 @@ final class Service implements QuarkusApplication {
   private final Access access;
   private final Partitions partitions;
   private final Pools pools;
+  private final Desk desk;
   private final Wakeup wakeup;
   private final Maintenance maintenance;
+  private final Beats deadLetters;
   private final Scheduler beats;
   private final Policies policies;
   private final Fleet fleet;
@@ -48,7 +52,9 @@ final class Service implements QuarkusApplication {
       Access access,
       Partitions partitions,
       Pools pools,
+      Desk desk,
       Maintenance maintenance,
+      Beats deadLetters,
       Wakeup wakeup,
       Scheduler beats,
       Policies policies,
@@ -58,7 +64,9 @@ final class Service implements QuarkusApplication {
     this.access = access;
     this.partitions = partitions;
     this.pools = pools;
+    this.desk = desk;
     this.maintenance = maintenance;
+    this.deadLetters = deadLetters;
     this.wakeup = wakeup;
     this.beats = beats;
     this.policies = policies;
@@ -113,13 +121,19 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
+      deadLetters.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
-      wakeup.start();
     }
     pools.heedPolicies();
     fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
+    if (roles.contains(Role.API)) {
+      desk.start(pools.handled()::contains);
+    }
+    if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
+      wakeup.start();
+    }
     beats.resume();
   }
 
@@ -141,6 +155,8 @@ final class Service implements QuarkusApplication {
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     beats.pause();
     maintenance.stop();
+    deadLetters.stop();
+    desk.stop();
     pools.drain();
     wakeup.stop();
     fleet.leave();

@@ -100,7 +100,7 @@ final class Requests {
         storable("tenant", caller.tenantFor(read.tenant())),
         Objects.requireNonNullElse(read.priority(), 0),
         runAt(read.runAt()),
-        delay("delay", read.delay()),
+        duration("delay", read.delay()),
         read.dedupeKey() == null ? null : storable("dedupeKey", read.dedupeKey()),
         read.maxAttempts(),
         tags(read.tags()),
@@ -123,6 +123,9 @@ final class Requests {
   }
 
   static Problem.Thrown refused(JsonProcessingException unreadable) {
+    if (unreadable.getCause() instanceof Problem.Thrown limit) {
+      return limit; // The body ran into its limit in the middle of a value.
+    }
     if (unreadable instanceof JsonMappingException mismatch) {
       return mismatch.getPath().isEmpty()
           ? Problem.malformed("A JSON object is expected.")
@@ -146,22 +149,24 @@ final class Requests {
     return String.valueOf(mismatch.getPath().getFirst().getFieldName());
   }
 
-  private String payload(@Nullable JsonNode payload) {
-    if (payload == null || payload.isMissingNode()) {
-      return "{}";
-    }
-    if (!numbersFit(payload)) {
+  String payload(@Nullable JsonNode payload) {
+    return payload == null || payload.isMissingNode() ? "{}" : json("payload", payload);
+  }
+
+  /** As text that jsonb takes. */
+  String json(String field, JsonNode node) {
+    if (!numbersFit(node)) {
       throw Problem.invalid(
-          "payload", "It holds a number that no double can hold; send it as a string.");
+          field, "It holds a number that no double can hold; send it as a string.");
     }
     try {
-      String json = storable("payload", mapper.writeValueAsString(payload));
+      String json = storable(field, mapper.writeValueAsString(node));
       if (JsonText.holdsNul(json)) {
-        throw Problem.invalid("payload", "It holds U+0000.");
+        throw Problem.invalid(field, "It holds U+0000.");
       }
       return json;
     } catch (JsonProcessingException _) {
-      throw Problem.invalid("payload", "It cannot be written as JSON.");
+      throw Problem.invalid(field, "It cannot be written as JSON.");
     }
   }
 
@@ -207,15 +212,15 @@ final class Requests {
     return List.copyOf(tags);
   }
 
-  static @Nullable Duration delay(String field, @Nullable JsonNode delay) {
-    if (delay == null || delay.isNull()) {
+  static @Nullable Duration duration(String field, @Nullable JsonNode said) {
+    if (said == null || said.isNull()) {
       return null;
     }
     try {
       Duration read =
-          delay.isIntegralNumber() && delay.canConvertToLong()
-              ? Duration.ofSeconds(delay.longValue())
-              : Duration.parse(delay.isTextual() ? delay.textValue() : "");
+          said.isIntegralNumber() && said.canConvertToLong()
+              ? Duration.ofSeconds(said.longValue())
+              : Duration.parse(said.isTextual() ? said.textValue() : "");
       if (read.isNegative() || read.compareTo(Duration.ofDays(3653)) > 0) {
         throw Problem.invalid(field, "Between 0 and 10 years.");
       }

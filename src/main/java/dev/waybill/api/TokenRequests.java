@@ -29,7 +29,7 @@ final class TokenRequests {
 
   Tokens.NewToken newToken(byte[] body) {
     TokenBody read = requests.read(body, TokenBody.class);
-    @Nullable Duration expiresIn = Requests.delay("expiresIn", read.expiresIn());
+    @Nullable Duration expiresIn = Requests.duration("expiresIn", read.expiresIn());
     if (expiresIn != null && expiresIn.isZero()) {
       throw Problem.invalid("expiresIn", "It would expire at once.");
     }

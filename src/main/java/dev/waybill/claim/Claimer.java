@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -84,6 +85,8 @@ public final class Claimer {
   private final String worker;
   private final Map<String, Integer> kinds;
   private final Lanes lanes = new Lanes();
+  private final Predicate<Policy> takes;
+  private final @Nullable String tenant;
   private long heldMillis;
   private boolean full;
 
@@ -91,10 +94,26 @@ public final class Claimer {
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
    */
   public Claimer(Database database, Policies policies, String worker, Map<String, Integer> kinds) {
+    this(database, policies, worker, kinds, _ -> true, null);
+  }
+
+  /**
+   * @param takes which of the kinds, by their policy as it is at the moment
+   * @param tenant only this tenant's jobs; null for all
+   */
+  public Claimer(
+      Database database,
+      Policies policies,
+      String worker,
+      Map<String, Integer> kinds,
+      Predicate<Policy> takes,
+      @Nullable String tenant) {
     this.database = database;
     this.policies = policies;
     this.worker = worker;
     this.kinds = Map.copyOf(kinds);
+    this.takes = takes;
+    this.tenant = tenant;
   }
 
   /** Whether the last sweep left something to claim. */
@@ -106,7 +125,12 @@ public final class Claimer {
   public void sweep() throws SQLException {
     var open = new HashMap<>(kinds);
     open.keySet().retainAll(policies.notPaused(kinds.keySet()));
-    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
+    open.keySet().removeIf(kind -> !takes.test(policies.of(kind)));
+    List<Lane> found = open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open));
+    lanes.refresh(
+        tenant == null
+            ? found
+            : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
   }
 
   public Set<String> kinds() {

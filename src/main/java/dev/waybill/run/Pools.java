@@ -3,6 +3,7 @@ package dev.waybill.run;
 import dev.waybill.claim.Claimer;
 import dev.waybill.claim.Promoter;
 import dev.waybill.db.Database;
+import dev.waybill.job.Delivery;
 import dev.waybill.job.Outcome;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
@@ -14,6 +15,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.jboss.logging.Logger;
@@ -68,7 +70,15 @@ public final class Pools {
     List<PoolPlan> plans = PoolPlan.parse(settings.pools());
     for (PoolPlan plan : plans) {
       Map<String, Integer> kinds = kindsOf(plan, plans, known);
-      var claimer = new Claimer(database, parts.policies(), worker.value(), kinds);
+      // What others work, by the policy of the moment, is theirs even when there is a handler.
+      var claimer =
+          new Claimer(
+              database,
+              parts.policies(),
+              worker.value(),
+              kinds,
+              policy -> policy.delivery() == Delivery.BEAN,
+              null);
       pools.add(new Pool(plan, claimer, parts, () -> wakeups.getAsBoolean()));
       LOG.infof(
           "pool started pool=%s slots=%d kinds=%s", plan.name(), plan.slots(), kinds.keySet());
@@ -131,6 +141,11 @@ public final class Pools {
    */
   public void wokenWhile(BooleanSupplier connected) {
     wakeups = connected;
+  }
+
+  /** The kinds that have a handler in this build. */
+  public Set<String> handled() {
+    return parts.handlers().kinds().keySet();
   }
 
   /** There may be something to claim. */

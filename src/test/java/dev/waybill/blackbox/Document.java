@@ -49,7 +49,10 @@ final class Document {
       for (Map.Entry<String, JsonNode> method : path.getValue().properties()) {
         if (Set.of("get", "put", "post", "delete", "patch").contains(method.getKey())) {
           operations.add(
-              new Operation(method.getKey().toUpperCase(java.util.Locale.ROOT), path.getKey(), method.getValue()));
+              new Operation(
+                  method.getKey().toUpperCase(java.util.Locale.ROOT),
+                  path.getKey(),
+                  method.getValue()));
         }
       }
     }
@@ -68,9 +71,12 @@ final class Document {
     return root.path("components").path("schemas").path(name);
   }
 
-  /** A field that the document does not name is as wrong as one that it names and that is missing. */
+  /**
+   * A field that the document does not name is as wrong as one that it names and that is missing.
+   */
   private void closeSchemas() {
-    for (Map.Entry<String, JsonNode> schema : root.path("components").path("schemas").properties()) {
+    for (Map.Entry<String, JsonNode> schema :
+        root.path("components").path("schemas").properties()) {
       if (schema.getValue() instanceof ObjectNode object
           && object.has("properties")
           && !object.has("additionalProperties")) {

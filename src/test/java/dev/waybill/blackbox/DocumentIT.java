@@ -26,9 +26,42 @@ final class DocumentIT {
 
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String[] TEXTS = {
-    "", "echo", "a", "A", "0", "-1", "1", "42", "9223372036854775807", "9223372036854775808", "1e400", "NaN", "true", "null", "PT5M",
-    "P99999999999D", "2030-01-01T00:00:00Z", "+999999999-12-31T23:59:59Z", "\u0000", "\ud800", "ü\uD83D\uDE00", "' OR 1=1 --", "%", "../..",
-    "x".repeat(300), "{}", "[]", "\"", "\\", "\n", " ", "*", "\"1\"", "scheduled", "dead", "all"
+    "",
+    "echo",
+    "a",
+    "A",
+    "0",
+    "-1",
+    "1",
+    "42",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1e400",
+    "NaN",
+    "true",
+    "null",
+    "PT5M",
+    "P99999999999D",
+    "2030-01-01T00:00:00Z",
+    "+999999999-12-31T23:59:59Z",
+    "\u0000",
+    "\ud800",
+    "ü\uD83D\uDE00",
+    "' OR 1=1 --",
+    "%",
+    "../..",
+    "x".repeat(300),
+    "{}",
+    "[]",
+    "\"",
+    "\\",
+    "\n",
+    " ",
+    "*",
+    "\"1\"",
+    "scheduled",
+    "dead",
+    "all"
   };
 
   private static TestDatabase database;
@@ -51,7 +84,8 @@ final class DocumentIT {
         lacking.add(operation.method() + " " + operation.path() + ": no operationId or summary");
       }
       for (Map.Entry<String, JsonNode> response : node.path("responses").properties()) {
-        if (response.getKey().startsWith("2") && !response.getKey().equals("204")
+        if (response.getKey().startsWith("2")
+            && !response.getKey().equals("204")
             && response.getValue().path("content").isEmpty()) {
           lacking.add(operation.id() + ": no content for " + response.getKey());
         }
@@ -76,7 +110,11 @@ final class DocumentIT {
       }
       for (Map.Entry<String, String> body : door.document().exampleBodies(operation).entrySet()) {
         Door.Reply reply =
-            door.call(operation.method(), operation.path().replace("{kind}", "example"), Map.of("Content-Type", body.getKey()), body.getValue());
+            door.call(
+                operation.method(),
+                operation.path().replace("{kind}", "example"),
+                Map.of("Content-Type", body.getKey()),
+                body.getValue());
         assertTrue(reply.status() == 200 || reply.status() == 201, reply::toString);
         sent++;
       }
@@ -97,7 +135,8 @@ final class DocumentIT {
       var headers = new HashMap<String, String>();
       String body = "";
       if (operation.node().has("requestBody")) {
-        headers.put("Content-Type", random.nextInt(20) == 0 ? "text/plain" : mediaType(operation, random));
+        headers.put(
+            "Content-Type", random.nextInt(20) == 0 ? "text/plain" : mediaType(operation, random));
         body = body(operation, random);
       }
       if (random.nextInt(4) == 0) {
@@ -106,13 +145,30 @@ final class DocumentIT {
         headers.put("If-None-Match", printable(random));
         headers.put("traceparent", printable(random));
       }
-      Door.Reply reply = door.send(operation.method(), path, headers, body.getBytes(StandardCharsets.UTF_8));
-      List<String> wrong = new ArrayList<>(door.document().faults(operation.method(), path, reply.status(), reply.type(), reply.body()));
+      Door.Reply reply =
+          door.send(operation.method(), path, headers, body.getBytes(StandardCharsets.UTF_8));
+      List<String> wrong =
+          new ArrayList<>(
+              door.document()
+                  .faults(operation.method(), path, reply.status(), reply.type(), reply.body()));
       if (reply.status() >= 500) {
         wrong.add("status " + reply.status());
       }
       if (!wrong.isEmpty()) {
-        faults.add(operation.method() + " " + path + " " + headers + " " + body + " -> " + reply.status() + " " + reply.body() + ": " + wrong);
+        faults.add(
+            operation.method()
+                + " "
+                + path
+                + " "
+                + headers
+                + " "
+                + body
+                + " -> "
+                + reply.status()
+                + " "
+                + reply.body()
+                + ": "
+                + wrong);
       }
     }
     assertEquals(List.of(), faults, () -> "seed " + seed);
@@ -128,15 +184,29 @@ final class DocumentIT {
   private static String path(Document.Operation operation, Random random) {
     String path = operation.path();
     while (path.contains("{")) {
-      String value = random.nextBoolean() ? String.valueOf(1 + random.nextInt(30)) : TEXTS[random.nextInt(TEXTS.length)];
-      path = path.replaceFirst("\\{[^}]+}", java.util.regex.Matcher.quoteReplacement(encoded(value.isEmpty() || value.equals("../..") ? "x" : value)));
+      String value =
+          random.nextBoolean()
+              ? String.valueOf(1 + random.nextInt(30))
+              : TEXTS[random.nextInt(TEXTS.length)];
+      path =
+          path.replaceFirst(
+              "\\{[^}]+}",
+              java.util.regex.Matcher.quoteReplacement(
+                  encoded(value.isEmpty() || value.equals("../..") ? "x" : value)));
     }
     var query = new StringBuilder();
     for (JsonNode parameter : operation.node().path("parameters")) {
       if (parameter.path("in").asText().equals("query") && random.nextInt(3) == 0) {
         JsonNode words = parameter.path("schema").path("enum");
-        String value = !words.isEmpty() && random.nextBoolean() ? words.get(random.nextInt(words.size())).asText() : TEXTS[random.nextInt(TEXTS.length)];
-        query.append(query.isEmpty() ? "?" : "&").append(parameter.path("name").asText()).append('=').append(encoded(value));
+        String value =
+            !words.isEmpty() && random.nextBoolean()
+                ? words.get(random.nextInt(words.size())).asText()
+                : TEXTS[random.nextInt(TEXTS.length)];
+        query
+            .append(query.isEmpty() ? "?" : "&")
+            .append(parameter.path("name").asText())
+            .append('=')
+            .append(encoded(value));
       }
     }
     // A long poll would take its time.
@@ -153,22 +223,33 @@ final class DocumentIT {
     return types.isEmpty() ? Door.JSON_TYPE : types.get(random.nextInt(types.size()));
   }
 
-  /** Mostly of the schema's shape, with values of any kind; sometimes cut, or nothing of the sort. */
+  /**
+   * Mostly of the schema's shape, with values of any kind; sometimes cut, or nothing of the sort.
+   */
   private static String body(Document.Operation operation, Random random) throws Exception {
-    JsonNode schema = operation.node().path("requestBody").path("content").path(Door.JSON_TYPE).path("schema");
+    JsonNode schema =
+        operation.node().path("requestBody").path("content").path(Door.JSON_TYPE).path("schema");
     if (random.nextInt(12) == 0) {
       return TEXTS[random.nextInt(TEXTS.length)];
     }
     String body = JSON.writeValueAsString(value(schema, random, 0));
-    return random.nextInt(15) == 0 && !body.isEmpty() ? body.substring(0, random.nextInt(body.length())) : body;
+    return random.nextInt(15) == 0 && !body.isEmpty()
+        ? body.substring(0, random.nextInt(body.length()))
+        : body;
   }
 
   private static JsonNode value(JsonNode given, Random random, int depth) {
-    JsonNode schema = given.has("$ref") ? door.document().schema(given.get("$ref").asText().replaceFirst(".*/", "")) : given;
+    JsonNode schema =
+        given.has("$ref")
+            ? door.document().schema(given.get("$ref").asText().replaceFirst(".*/", ""))
+            : given;
     if (random.nextInt(6) == 0 || depth > 5) {
       return anything(random, depth);
     }
-    String type = schema.path("type").isArray() ? schema.path("type").get(0).asText() : schema.path("type").asText();
+    String type =
+        schema.path("type").isArray()
+            ? schema.path("type").get(0).asText()
+            : schema.path("type").asText();
     return switch (type) {
       case "object" -> {
         ObjectNode object = JSON.createObjectNode();
@@ -186,12 +267,19 @@ final class DocumentIT {
         }
         yield array;
       }
-      case "integer" -> JSON.getNodeFactory().numberNode(new long[] {0, 1, -1, 5, 1000, 40000, 3_000_000_000L, Long.MAX_VALUE, 2}[random.nextInt(9)]);
-      case "number" -> JSON.getNodeFactory().numberNode(new double[] {0, 0.5, 1, -1, 1e9, 1e308, 2}[random.nextInt(7)]);
+      case "integer" ->
+          JSON.getNodeFactory()
+              .numberNode(
+                  new long[] {0, 1, -1, 5, 1000, 40000, 3_000_000_000L, Long.MAX_VALUE, 2}
+                      [random.nextInt(9)]);
+      case "number" ->
+          JSON.getNodeFactory()
+              .numberNode(new double[] {0, 0.5, 1, -1, 1e9, 1e308, 2}[random.nextInt(7)]);
       case "boolean" -> JSON.getNodeFactory().booleanNode(random.nextBoolean());
       case "string" ->
           schema.path("enum").isEmpty()
-              ? JSON.getNodeFactory().textNode(random.nextBoolean() ? "echo" : TEXTS[random.nextInt(TEXTS.length)])
+              ? JSON.getNodeFactory()
+                  .textNode(random.nextBoolean() ? "echo" : TEXTS[random.nextInt(TEXTS.length)])
               : schema.path("enum").get(random.nextInt(schema.path("enum").size()));
       default -> anything(random, depth);
     };
@@ -213,9 +301,22 @@ final class DocumentIT {
   void nothing_of_payload_result_or_error_reaches_a_log_or_a_metric() throws Exception {
     String canary = "canary-7f3a91d2";
     List<Long> ids = new ArrayList<>();
-    ids.add(door.post("/v1/jobs", "{\"kind\": \"echo\", \"payload\": {\"secret\": \"" + canary + "\"}}").is(201).id());
-    ids.add(door.post("/v1/jobs", "{\"kind\": \"fail\", \"payload\": {\"message\": \"" + canary + "\"}, \"maxAttempts\": 1}").is(201).id());
-    ids.add(door.post("/v1/jobs", "{\"kind\": \"sleep\", \"payload\": {\"ms\": \"" + canary + "\"}}").is(201).id());
+    ids.add(
+        door.post("/v1/jobs", "{\"kind\": \"echo\", \"payload\": {\"secret\": \"" + canary + "\"}}")
+            .is(201)
+            .id());
+    ids.add(
+        door.post(
+                "/v1/jobs",
+                "{\"kind\": \"fail\", \"payload\": {\"message\": \""
+                    + canary
+                    + "\"}, \"maxAttempts\": 1}")
+            .is(201)
+            .id());
+    ids.add(
+        door.post("/v1/jobs", "{\"kind\": \"sleep\", \"payload\": {\"ms\": \"" + canary + "\"}}")
+            .is(201)
+            .id());
     for (String bad :
         List.of(
             "{\"kind\": \"echo\", \"payload\": {\"" + canary + "\": 1, \"" + canary + "\": 2}}",
@@ -238,7 +339,8 @@ final class DocumentIT {
           }
           return true;
         });
-    assertTrue(door.get("/v1/jobs/" + ids.getFirst()).body().contains(canary), "it is where it belongs");
+    assertTrue(
+        door.get("/v1/jobs/" + ids.getFirst()).body().contains(canary), "it is where it belongs");
     assertTrue(!service.rest().get("/q/metrics").body().contains(canary), "a metric");
     assertTrue(!door.get("/v1/stats").body().contains(canary), "a figure");
     assertTrue(!door.get("/v1/workers").body().contains(canary), "a worker");
@@ -250,6 +352,13 @@ final class DocumentIT {
     Rest.Answer page = service.rest().get("/q/swagger-ui/");
     assertEquals(200, page.status());
     assertTrue(page.body().contains("swagger-ui"));
-    assertTrue(service.rest().get("/q/openapi?format=json").json().get("openapi").asText().startsWith("3.1"));
+    assertTrue(
+        service
+            .rest()
+            .get("/q/openapi?format=json")
+            .json()
+            .get("openapi")
+            .asText()
+            .startsWith("3.1"));
   }
 }

@@ -105,8 +105,7 @@ final class Door {
   Reply call(String method, String path, Map<String, String> headers, String body)
       throws IOException {
     Reply reply = send(method, path, headers, body.getBytes(StandardCharsets.UTF_8));
-    List<String> faults =
-        document.faults(method, path, reply.status(), reply.type(), reply.body());
+    List<String> faults = document.faults(method, path, reply.status(), reply.type(), reply.body());
     assertEquals(List.of(), faults, () -> method + " " + path + " -> " + reply);
     return reply;
   }
