@@ -1,5 +1,7 @@
 package dev.waybill.db;
 
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
@@ -151,6 +153,16 @@ public final class Schema {
       }
     }
     lost = missing;
+  }
+
+  /** Again from time to time: what is lost later is said by then. */
+  @Scheduled(every = "1h", delayed = "1h", concurrentExecution = ConcurrentExecution.SKIP)
+  void checkSettingsAgain() {
+    try {
+      checkSettings();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "settings not checked, in an hour again");
+    }
   }
 
   /** What {@link #checkSettings} missed when it last looked. */

@@ -1,6 +1,5 @@
 package dev.waybill.retain;
 
-import dev.waybill.db.Schema;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
@@ -23,7 +22,6 @@ public final class Maintenance {
   private final Partitions partitions;
   private final TallyFolder tally;
   private final Retention retention;
-  private final Schema schema;
   private final RetainEvents events;
   private volatile boolean on;
   private volatile boolean failing;
@@ -34,13 +32,11 @@ public final class Maintenance {
       Partitions partitions,
       TallyFolder tally,
       Retention retention,
-      Schema schema,
       RetainEvents events) {
     this.reaper = reaper;
     this.partitions = partitions;
     this.tally = tally;
     this.retention = retention;
-    this.schema = schema;
     this.events = events;
   }
 
@@ -68,7 +64,6 @@ public final class Maintenance {
 
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)
   void makePartitions() {
-    beat(schema::checkTable);
     beat(() -> {
       List<String> made = partitions.makeAhead();
       if (!made.isEmpty()) {
