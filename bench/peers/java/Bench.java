@@ -162,7 +162,7 @@ final class Bench {
 
   /** Open loop: a job is due when it is due, however slow the one before was. */
   private static void rate(String system, double rate, int seconds) throws Exception {
-    int n = 8;
+    int n = 16; // Some need more than eight sessions for a thousand a second.
     HikariDataSource pool = pool(n + 1);
     var due = new Semaphore(0);
     var sent = new AtomicLong();
