@@ -149,15 +149,34 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       UNION ALL SELECT j.key, j.value::bigint FROM waybill.leaving l CROSS JOIN LATERAL jsonb_each_text(l.jobs) j
     ) AS part
     GROUP BY kind
+  ), now_there AS (
+    SELECT kind, count(*) FILTER (WHERE place = 'waybill.jobs'::regclass) AS live,
+      count(*) FILTER (WHERE place = 'waybill.jobs'::regclass AND state = 'scheduled') AS scheduled,
+      count(*) FILTER (WHERE place = 'waybill.jobs_dead'::regclass) AS dead
+    FROM place GROUP BY kind
   ), tallied AS (
     SELECT kind, coalesce(sum(n) FILTER (WHERE what = 'enqueued'), 0) AS enqueued,
-      coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged
+      coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged,
+      coalesce(sum(CASE WHEN what IN ('enqueued', 'revived') THEN n WHEN what IN ('done', 'died', 'cancelled') THEN -n END), 0) AS live,
+      coalesce(sum(n) FILTER (WHERE what IN ('scheduled', 'retried')), 0) AS scheduled,
+      coalesce(sum(CASE WHEN what = 'died' THEN n WHEN what IN ('revived', 'dropped') THEN -n END), 0) AS dead
     FROM waybill.tally GROUP BY kind
   )
   SELECT '2: enqueued = present + purged, kind ' || coalesce(t.kind, c.kind),
     coalesce(t.enqueued, 0) = coalesce(c.present, 0) + coalesce(t.purged, 0),
     format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
   FROM tallied t FULL JOIN counted c ON c.kind = t.kind
+  UNION ALL
+  SELECT '2: figures as counted, kind ' || kind, false, format('%s is no word of the tally', what)
+  FROM waybill.tally
+  WHERE what NOT IN ('enqueued', 'purged', 'scheduled', 'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', 'interrupted',
+    'revived', 'dropped')
+  UNION ALL
+  SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
+    format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)
+  FROM tallied t FULL JOIN now_there c ON c.kind = t.kind
+  WHERE (coalesce(t.live, 0), coalesce(t.scheduled, 0), coalesce(t.dead, 0))
+    <> (coalesce(c.live, 0), coalesce(c.scheduled, 0), coalesce(c.dead, 0))
   UNION ALL
   SELECT '6: each job in one place', false, format('job %s is in %s', id, string_agg(place::regclass::text, ', '))
   FROM place GROUP BY id HAVING count(*) > 1
