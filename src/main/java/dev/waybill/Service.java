@@ -85,7 +85,7 @@ final class Service implements QuarkusApplication {
       if (!prepareSchema()) {
         return 0;
       }
-      schema.checkTable();
+      schema.checkSettings();
       policies.sow(seeds);
       access.start();
       start(roles);
@@ -127,13 +127,13 @@ final class Service implements QuarkusApplication {
       pools.start();
     }
     pools.heedPolicies();
-    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
     if (roles.contains(Role.API)) {
       desk.start(pools.handled()::contains);
     }
     if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
       wakeup.start();
     }
+    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
     beats.resume();
   }
 

@@ -138,22 +138,18 @@ END $$;
 CREATE OR REPLACE FUNCTION waybill.audit() RETURNS TABLE (guarantee text, ok boolean, detail text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH place AS MATERIALIZED (
-    SELECT id, kind, state, 'waybill.jobs'::regclass::oid AS place FROM waybill.jobs
-    UNION ALL SELECT id, kind, state, tableoid FROM waybill.jobs_done
-    UNION ALL SELECT id, kind, 'dead', 'waybill.jobs_dead'::regclass::oid FROM waybill.jobs_dead
+    SELECT id, kind, state, 'jobs' AS place, 0::oid AS part FROM waybill.jobs
+    UNION ALL SELECT id, kind, state, tableoid::regclass::text, tableoid FROM waybill.jobs_done
+    UNION ALL SELECT id, kind, 'dead', 'jobs_dead', 0 FROM waybill.jobs_dead
   ), counted AS (
-    SELECT kind, sum(n) AS present
+    SELECT kind, sum(present) AS present, sum(live) AS live, sum(scheduled) AS scheduled, sum(dead) AS dead
     FROM (
-      SELECT kind, count(*) AS n FROM place
-      WHERE place NOT IN (SELECT l.partition::oid FROM waybill.leaving l WHERE l.jobs IS NOT NULL) GROUP BY kind
-      UNION ALL SELECT j.key, j.value::bigint FROM waybill.leaving l CROSS JOIN LATERAL jsonb_each_text(l.jobs) j
-    ) AS part
+      SELECT kind, count(*) AS present, count(*) FILTER (WHERE place = 'jobs') AS live,
+        count(*) FILTER (WHERE place = 'jobs' AND state = 'scheduled') AS scheduled, count(*) FILTER (WHERE place = 'jobs_dead') AS dead
+      FROM place WHERE part NOT IN (SELECT l.partition::oid FROM waybill.leaving l WHERE l.jobs IS NOT NULL) GROUP BY kind
+      UNION ALL SELECT j.key, j.value::bigint, 0, 0, 0 FROM waybill.leaving l CROSS JOIN LATERAL jsonb_each_text(l.jobs) j
+    ) AS part_of
     GROUP BY kind
-  ), now_there AS (
-    SELECT kind, count(*) FILTER (WHERE place = 'waybill.jobs'::regclass) AS live,
-      count(*) FILTER (WHERE place = 'waybill.jobs'::regclass AND state = 'scheduled') AS scheduled,
-      count(*) FILTER (WHERE place = 'waybill.jobs_dead'::regclass) AS dead
-    FROM place GROUP BY kind
   ), tallied AS (
     SELECT kind, coalesce(sum(n) FILTER (WHERE what = 'enqueued'), 0) AS enqueued,
       coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged,
@@ -174,11 +170,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
     format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)
-  FROM tallied t FULL JOIN now_there c ON c.kind = t.kind
+  FROM tallied t FULL JOIN counted c ON c.kind = t.kind
   WHERE (coalesce(t.live, 0), coalesce(t.scheduled, 0), coalesce(t.dead, 0))
     <> (coalesce(c.live, 0), coalesce(c.scheduled, 0), coalesce(c.dead, 0))
   UNION ALL
-  SELECT '6: each job in one place', false, format('job %s is in %s', id, string_agg(place::regclass::text, ', '))
+  SELECT '6: each job in one place', false, format('job %s is in %s', id, string_agg(place, ', '))
   FROM place GROUP BY id HAVING count(*) > 1
   UNION ALL
   SELECT '4: attempts within their limit', false, format('job %s: attempt %s of %s', id, attempt, max_attempts)

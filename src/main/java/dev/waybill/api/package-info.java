@@ -1,8 +1,8 @@
 /**
  * The REST door: wire records, checks of what comes in, errors as problem documents. Decides
  * nothing about jobs: it calls {@code enqueue} and reads. Enters {@code job}, {@code db}, {@code
- * access}, {@code audit}, {@code deadletter}, {@code enqueue}, {@code policy}, {@code pull}, {@code
- * figures} and {@code fleet}.
+ * access}, {@code audit}, {@code deadletter}, {@code enqueue}, {@code figures}, {@code fleet},
+ * {@code policy} and {@code pull}.
  */
 @NullMarked
 package dev.waybill.api;

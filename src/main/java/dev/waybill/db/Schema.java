@@ -1,5 +1,7 @@
 package dev.waybill.db;
 
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
@@ -35,24 +37,37 @@ public final class Schema {
 
   private static final Logger LOG = Logger.getLogger(Schema.class);
 
-  /** Storage settings of the live table that are missing, as the migration set them. */
+  /** Storage settings that are missing, as the migrations set them. */
   private static final String MISSING_OPTIONS =
       """
-      SELECT expected FROM unnest(ARRAY['fillfactor=50', 'autovacuum_vacuum_scale_factor=0.0', 'autovacuum_vacuum_threshold=2000',
-        'autovacuum_vacuum_cost_delay=0']) AS expected
-      WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'waybill.jobs'::regclass AND expected = ANY (c.reloptions))
+      SELECT format('%s SET (%s)', e.relation, e.setting)
+      FROM (VALUES ('waybill.jobs', 'fillfactor=50'), ('waybill.jobs', 'autovacuum_vacuum_scale_factor=0.0'),
+        ('waybill.jobs', 'autovacuum_vacuum_threshold=2000'), ('waybill.jobs', 'autovacuum_vacuum_cost_delay=0'),
+        ('waybill.jobs', 'autovacuum_vacuum_insert_scale_factor=0.2'), ('waybill.jobs', 'autovacuum_vacuum_insert_threshold=100000'),
+        ('waybill.jobs', 'autovacuum_analyze_scale_factor=0.1'), ('waybill.jobs', 'autovacuum_analyze_threshold=10000'),
+        ('waybill.tally', 'autovacuum_vacuum_scale_factor=0.0'), ('waybill.tally', 'autovacuum_vacuum_threshold=5000'),
+        ('waybill.tally', 'autovacuum_vacuum_cost_delay=0')) AS e(relation, setting)
+      WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = e.relation::regclass AND e.setting = ANY (c.reloptions))
+      UNION ALL
+      SELECT format('%s RESET (autovacuum_enabled)', c.oid::regclass) FROM pg_class c
+      WHERE c.oid IN ('waybill.jobs'::regclass, 'waybill.tally'::regclass) AND 'autovacuum_enabled=false' = ANY (c.reloptions)
+      UNION ALL
+      SELECT 'autovacuum' WHERE current_setting('autovacuum') = 'off'
       """;
 
   private static final int VERSION_MIN = 15;
   private static final int TRIES = 60;
 
   private final Database database;
+  private final Session session;
   private final Flyway flyway;
   private volatile boolean current;
+  private volatile List<String> lost = List.of();
 
   @Inject
-  Schema(Database database, Flyway flyway) {
+  Schema(Database database, Session session, Flyway flyway) {
     this.database = database;
+    this.session = session;
     this.flyway = flyway;
   }
 
@@ -115,15 +130,44 @@ public final class Schema {
     current = true;
   }
 
+  /** At start: what nobody would notice for weeks. */
+  public void checkSettings() throws SQLException {
+    session.check();
+    checkTable();
+  }
+
   /**
    * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
    * a migration or an administrator that reset these settings would be noticed weeks later.
    */
   public void checkTable() throws SQLException {
-    for (String missing : database.run(Schema::missingOptions)) {
-      LOG.warnf(
-          "waybill.jobs lacks a setting, mend it with: ALTER TABLE waybill.jobs SET (%s)", missing);
+    List<String> missing = database.run(Schema::missingOptions);
+    for (String setting : missing) {
+      if (lost.contains(setting)) {
+        continue; // Said before.
+      }
+      if (setting.equals("autovacuum")) {
+        LOG.warn("autovacuum is off on this server: turn it on, or jobs become slower by the hour");
+      } else {
+        LOG.warnf("a table lacks a setting, mend it with: ALTER TABLE %s", setting);
+      }
     }
+    lost = missing;
+  }
+
+  /** Again from time to time: what is lost later is said by then. */
+  @Scheduled(every = "1h", delayed = "1h", concurrentExecution = ConcurrentExecution.SKIP)
+  void checkSettingsAgain() {
+    try {
+      checkSettings();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "settings not checked, in an hour again");
+    }
+  }
+
+  /** What {@link #checkSettings} missed when it last looked. */
+  public List<String> lostSettings() {
+    return lost;
   }
 
   static List<String> missingOptions(Connection connection) throws SQLException {

@@ -50,6 +50,9 @@ public final class Desk {
   /** An empty lane costs a claim; so many in one round, or others would wait for them. */
   private static final int EMPTY_CLAIMS_MAX = 8;
 
+  /** So many kinds at once, or the look for them would take too long; the others wait. */
+  private static final int LINES_MAX = 10_000;
+
   /** Of claimers for kinds that nobody waits for at the moment. */
   private static final int CLAIMERS_MAX = 1_000;
 
@@ -78,7 +81,7 @@ public final class Desk {
   private volatile Set<String> armed = Set.of();
   private long armedNanos;
   private boolean failing;
-  private int turn;
+  private volatile int rounds;
 
   @Inject
   Desk(
@@ -143,6 +146,11 @@ public final class Desk {
       case BEAN -> !handledHere.test(kind);
       case HTTP -> false;
     };
+  }
+
+  /** How often it looked; each look is one query when there is nothing. */
+  int rounds() {
+    return rounds;
   }
 
   /** Why a poll was not let in. */
@@ -282,16 +290,17 @@ public final class Desk {
         handing.ready(lines.keySet().stream().map(Line::kind).collect(Collectors.toSet()));
     var hands = new LinkedHashMap<Poll, List<Claimed>>();
     boolean more = false;
+    int first = rounds;
     try {
       List<Line> order = new ArrayList<>(lines.keySet());
       for (int i = 0; i < order.size() && !stopping; i++) {
-        Line line = order.get((i + turn) % order.size());
+        Line line = order.get(Math.floorMod(i + first, order.size()));
         Claiming claiming = claimer(line);
         if (ready.contains(line.kind()) || claiming.claimer.knowsMore()) {
           more |= claim(claiming, lines.getOrDefault(line, List.of()), hands);
         }
       }
-      turn++;
+      rounds = first + 1;
     } finally {
       // What was claimed is handed out, or goes back, even when the next claim failed.
       handing.hand(hands);
@@ -306,10 +315,10 @@ public final class Desk {
     for (Poll poll : all) {
       for (String kind : poll.ask().kinds()) {
         // Asked once a round and not at the door: a policy may change while somebody waits.
-        if (lent.computeIfAbsent(kind, this::lends)) {
-          lines
-              .computeIfAbsent(new Line(kind, poll.ask().tenant()), _ -> new ArrayList<>())
-              .add(poll);
+        var line = new Line(kind, poll.ask().tenant());
+        if (lent.computeIfAbsent(kind, this::lends)
+            && (lines.size() < LINES_MAX || lines.containsKey(line))) {
+          lines.computeIfAbsent(line, _ -> new ArrayList<>()).add(poll);
         }
       }
     }

@@ -88,6 +88,8 @@ public final class Dropper {
   private static final String HOW_TO_FINISH =
       "SELECT format('ALTER TABLE waybill.jobs_done DETACH PARTITION %s FINALIZE', ?::oid::regclass)";
 
+  private static final String IS_THERE = "SELECT true FROM pg_class c WHERE c.oid = ?";
+
   private static final String DROP = "SELECT kind, n FROM waybill.drop_left(?::oid::regclass)";
 
   private static final int LOOKS = 40;
@@ -115,8 +117,10 @@ public final class Dropper {
           LOG.debugf("partition waits name=%s", day.name());
         }
       } catch (SQLException failure) {
-        // Somebody reads it, or another day is still being detached. The others may be free to go.
-        if (!SqlState.of(failure).passing()) {
+        // Somebody reads it, another day is still being detached, or another process has dropped
+        // this
+        // one under our hands. The others may be free to go.
+        if (!SqlState.of(failure).passing() && isThere(day)) {
           throw failure;
         }
         LOG.debugf("partition waits name=%s sqlstate=%s", day.name(), failure.getSQLState());
@@ -165,6 +169,10 @@ public final class Dropper {
         return statement.execute();
       }
     });
+  }
+
+  private boolean isThere(Day day) throws SQLException {
+    return Boolean.TRUE.equals(flag(IS_THERE, day));
   }
 
   private boolean counted(Day day) throws SQLException {

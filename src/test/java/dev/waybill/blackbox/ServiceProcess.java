@@ -59,6 +59,7 @@ final class ServiceProcess implements AutoCloseable {
   private final Process process;
   private final Path directory;
   private final String worker;
+  private final int port;
   private final Rest rest;
   private final int port;
 
@@ -111,6 +112,10 @@ final class ServiceProcess implements AutoCloseable {
   /** The name that jobs show as their worker. */
   String worker() {
     return worker;
+  }
+
+  int port() {
+    return port;
   }
 
   Rest rest() {

@@ -10,6 +10,7 @@ import java.sql.DriverManager;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Comparator;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Level;
@@ -130,19 +131,22 @@ final class TestPostgres implements AutoCloseable {
 
   /** The server and all of its processes: connections stay open and nothing answers. */
   void freeze() throws IOException {
-    signalAll("STOP");
-  }
-
-  void thaw() throws IOException {
-    signalAll("CONT");
-  }
-
-  private void signalAll(String signal) throws IOException {
-    long pid = postmaster();
-    Signals.send(signal, pid); // First, so that it starts no more of them.
-    for (ProcessHandle child : ProcessHandle.of(pid).orElseThrow().children().toList()) {
-      Signals.send(signal, child.pid());
+    Signals.send("STOP", postmaster()); // First, so that it starts no more of them.
+    for (ProcessHandle child : children()) {
+      Signals.send("STOP", child.pid());
     }
+  }
+
+  /** Last the one that would end the others, whose clients are gone. */
+  void thaw() throws IOException {
+    for (ProcessHandle child : children()) {
+      Signals.send("CONT", child.pid());
+    }
+    Signals.send("CONT", postmaster());
+  }
+
+  private List<ProcessHandle> children() throws IOException {
+    return ProcessHandle.of(postmaster()).orElseThrow().children().toList();
   }
 
   /** As {@code pg_ctl stop -m immediate} does it: no checkpoint, no goodbye. */

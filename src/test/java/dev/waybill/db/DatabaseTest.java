@@ -2,10 +2,12 @@ package dev.waybill.db;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
 import java.sql.SQLException;
 import java.util.List;
+import org.flywaydb.core.api.FlywayException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -52,7 +54,7 @@ class DatabaseTest {
   void a_storage_setting_that_somebody_reset_is_missed_at_start() throws SQLException {
     assertEquals(List.of(), DB.database().run(Schema::missingOptions));
     assertEquals(
-        List.of("autovacuum_vacuum_threshold=2000"),
+        List.of("waybill.jobs SET (autovacuum_vacuum_threshold=2000)"),
         DB.database()
             .transaction(connection -> {
               TestDatabase.execute(
@@ -62,6 +64,41 @@ class DatabaseTest {
                   connection, "ALTER TABLE waybill.jobs SET (autovacuum_vacuum_threshold = 2000)");
               return missing;
             }));
+  }
+
+  @Test
+  void every_setting_of_the_engines_sessions_is_in_force() throws SQLException {
+    String settings = TestDatabase.sessionSettings();
+    assertTrue(settings.split("SET ", -1).length > 10, settings);
+    assertEquals(List.of(), DB.database().transaction(c -> Session.missing(c, settings)));
+  }
+
+  @Test
+  void a_setting_that_a_pooler_lost_is_missed() throws SQLException {
+    assertEquals(
+        List.of("plan_cache_mode = force_generic_plan", "statement_timeout = '8s'"),
+        DB.database()
+            .transaction(connection -> {
+              TestDatabase.execute(connection, "SET LOCAL statement_timeout = '9s'");
+              TestDatabase.execute(connection, "SET LOCAL plan_cache_mode = auto");
+              return Session.missing(connection, TestDatabase.sessionSettings()).stream()
+                  .sorted()
+                  .toList();
+            }));
+  }
+
+  @Test
+  void what_the_server_refused_is_said_with_its_hint() {
+    var refused =
+        assertThrows(
+            SQLException.class,
+            () ->
+                DB.execute(
+                    "DO $$ BEGIN RAISE EXCEPTION 'the role is not there' USING HINT = 'Let an administrator make it.'; END $$"));
+    assertEquals(
+        "the role is not there. Let an administrator make it.",
+        Schema.firstLine(new FlywayException("Script V1__waybill.sql failed", refused)));
+    assertEquals("no luck", Schema.firstLine(new FlywayException("no luck\nat all")));
   }
 
   @Test

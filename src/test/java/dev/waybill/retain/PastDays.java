@@ -51,7 +51,12 @@ final class PastDays {
         kind,
         jobs,
         daysAgo);
-    db.execute("INSERT INTO waybill.tally VALUES (?, 'enqueued', ?)", kind, jobs);
+    db.execute(
+        "INSERT INTO waybill.tally (kind, what, n) VALUES (?, 'enqueued', ?), (?, 'done', ?)",
+        kind,
+        jobs,
+        kind,
+        jobs);
   }
 
   List<String> attached() throws SQLException {

@@ -20,6 +20,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -242,6 +243,7 @@ class RetentionTest {
       var slowest = new AtomicInteger();
       var done = new AtomicInteger();
       var load = CompletableFuture.runAsync(() -> load(stop, slowest, done), AT_ONCE);
+      warm.await();
       retain();
       assertTrue(DB.is("SELECT bool_or(detaching) FROM waybill.done_partitions()"), "begun");
       retain();
@@ -260,22 +262,33 @@ class RetentionTest {
     DB.auditIsClean();
   }
 
-  /** Claims and settles one job after the other. */
+  /**
+   * Claims and settles one job after the other. What the slowest took beyond the slowest of a
+   * second before anything was dropped: others may use this machine as well.
+   */
   private void load(AtomicBoolean stop, AtomicInteger slowest, AtomicInteger done) {
     try {
-      for (int i = 0; i < 20; i++) {
-        assertTrue(jobs.settle(jobs.running("live"), Outcome.done())); // Warm.
+      int usual = 0;
+      long warmUntil = System.nanoTime() + 1_000_000_000;
+      while (System.nanoTime() < warmUntil) {
+        usual = Math.max(usual, one());
       }
+      warm.countDown();
       while (!stop.get()) {
-        long begin = System.nanoTime();
-        assertTrue(jobs.settle(jobs.running("live"), Outcome.done()));
-        int took = (int) ((System.nanoTime() - begin) / 1_000_000);
-        slowest.accumulateAndGet(took, Math::max);
+        slowest.accumulateAndGet(one() - usual, Math::max);
         done.incrementAndGet();
       }
     } catch (SQLException e) {
       throw new IllegalStateException(e);
     }
+  }
+
+  private final CountDownLatch warm = new CountDownLatch(1);
+
+  private int one() throws SQLException {
+    long begin = System.nanoTime();
+    assertTrue(jobs.settle(jobs.running("live"), Outcome.done()));
+    return (int) ((System.nanoTime() - begin) / 1_000_000);
   }
 
   @Test
@@ -501,6 +514,7 @@ class RetentionTest {
     var load = CompletableFuture.runAsync(() -> load(stop, slowest, done), AT_ONCE);
     var audit = CompletableFuture.runAsync(() -> audit(stop, findings, audits), AT_ONCE);
     var reader = CompletableFuture.runAsync(() -> read(stop), AT_ONCE);
+    warm.await();
     int rounds = 0;
     while (rounds < 6 || (audits.get() < 30 && rounds < 300)) {
       past.done(9 + rounds++, "old", 50);

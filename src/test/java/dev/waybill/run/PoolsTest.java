@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.waybill.TestDatabase;
+import dev.waybill.db.Listener;
 import dev.waybill.job.Outcome;
 import dev.waybill.retain.Reaper;
 import java.sql.Connection;
@@ -298,6 +299,31 @@ class PoolsTest {
       waitForState(id, "done");
       assertEquals(1, DB.number("SELECT count(*) FROM effect WHERE job = ?", id));
       await().until(() -> house.heard("settled " + id + " done SETTLED"));
+    }
+  }
+
+  /** It polls once a second by then, so five quick pickups in a row are no luck. */
+  @Test
+  void an_idle_pool_is_woken_by_whoever_enqueues() throws Exception {
+    try (var house = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start()) {
+      var listener =
+          new Listener(DB.url(), "postgres", "postgres", "waybill", house.running()::wake);
+      house.running().wokenWhile(listener::connected);
+      listener.start();
+      try {
+        for (int i = 0; i < 5; i++) {
+          // So long that its pauses have grown to a second.
+          await()
+              .during(Duration.ofMillis(700))
+              .until(() ->
+                  DB.number("SELECT count(*) FROM waybill.waiting WHERE kind = 'k' AND armed")
+                      == 1);
+          long id = DB.enqueue("k");
+          await().atMost(Duration.ofMillis(500)).until(() -> DB.state(id).equals("done"));
+        }
+      } finally {
+        listener.stop();
+      }
     }
   }
 
