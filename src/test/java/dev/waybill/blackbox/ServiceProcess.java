@@ -61,7 +61,6 @@ final class ServiceProcess implements AutoCloseable {
   private final String worker;
   private final int port;
   private final Rest rest;
-  private final int port;
 
   private ServiceProcess(Plan plan) throws IOException {
     port = plan.port;
@@ -120,10 +119,6 @@ final class ServiceProcess implements AutoCloseable {
 
   Rest rest() {
     return rest;
-  }
-
-  int port() {
-    return port;
   }
 
   Path out() {
