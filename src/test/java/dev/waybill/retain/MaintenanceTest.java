@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
 import dev.waybill.TestJobs;
-import dev.waybill.db.TestSchema;
 import dev.waybill.job.Claimed;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
@@ -53,7 +52,6 @@ class MaintenanceTest {
             archive,
             new Expiry(database, events),
             new Dropper(database, archive, events)),
-        TestSchema.of(DB),
         events);
   }
 
