@@ -168,14 +168,15 @@ CREATE INDEX jobs_dead_group ON waybill.jobs_dead (kind, fingerprint, finished_a
 -- time. docs/decisions/0025 says how the figures follow from these.
 CREATE TABLE waybill.tally (
   kind text   NOT NULL,
-  what text   NOT NULL CHECK (what IN (
-    'enqueued', 'purged',    -- came, by any door; deleted for good, from wherever
-    'scheduled',             -- to (+) and from (-) the jobs that wait for their time; those of 'retried' are there as well
-    'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', -- returned: snoozed or released
-    'interrupted',           -- cancelled while running; counted under 'cancelled' too
-    'revived', 'dropped')),  -- dead letters: live again, deleted
+  -- enqueued, purged: came, by any door; deleted for good, from wherever.
+  -- scheduled: to (+) and from (-) the jobs that wait for their time; those of 'retried' are there as well.
+  -- done, died, cancelled, retried, crashed, returned (snoozed or released): how attempts and jobs ended.
+  -- interrupted: cancelled while running; counted under 'cancelled' too.
+  -- revived, dropped: dead letters that live again, that were deleted.
+  -- No CHECK, whose expression is read anew for each statement (14 us); waybill.audit() finds a word that is none of these.
+  what text   NOT NULL,
   n    bigint NOT NULL,
-  slot timestamptz           -- of 'died': its quarter of an hour, until a day is over
+  slot timestamptz -- of 'died': its quarter of an hour, until a day is over
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
@@ -310,7 +311,10 @@ BEGIN
   IF later > 0 THEN
     INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'scheduled', later);
   END IF;
-  PERFORM waybill.wake(came.kind);
+  -- Asked here as well: a call costs more than the question, and mostly nobody waits.
+  IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = came.kind AND w.armed) THEN
+    PERFORM waybill.wake(came.kind);
+  END IF;
 END $$;
 
 -- For rows that come by a plain INSERT; the functions below call came() themselves, once a call.
@@ -554,6 +558,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     coalesce(t.enqueued, 0) = coalesce(c.present, 0) + coalesce(t.purged, 0),
     format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
   FROM tallied t FULL JOIN counted c ON c.kind = t.kind
+  UNION ALL
+  SELECT '2: figures as counted, kind ' || kind, false, format('%s is no word of the tally', what)
+  FROM waybill.tally
+  WHERE what NOT IN ('enqueued', 'purged', 'scheduled', 'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', 'interrupted',
+    'revived', 'dropped')
   UNION ALL
   SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
     format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)

@@ -166,9 +166,11 @@ DECLARE
   ended boolean := of_state IS NULL OR of_state IN ('done', 'cancelled');
   buried boolean := of_state IS NULL OR of_state = 'dead';
   looked bigint := 0;
-  -- A page without a filter is full or the last one: it needs no budget.
+  -- Where every row fits, the first rows of each table fill the page. The lower bound is needed all the same: without one the
+  -- plan, which does not know how small the page is, reads everything.
   filtered boolean := of_kind IS NOT NULL OR of_tenant IS NOT NULL OR of_tag IS NOT NULL OR only_tenant IS NOT NULL OR only_kinds IS NOT NULL
     OR of_state IN ('scheduled', 'ready', 'done', 'cancelled');
+  depth integer := CASE WHEN filtered THEN budget ELSE page END;
 BEGIN
   IF of_state = 'running' THEN
     -- As many as there are slots: read whole by jobs_running, then put in order.
@@ -185,12 +187,10 @@ BEGIN
       AND (of_tag IS NULL OR r.tags @> ARRAY[of_tag]) AND waybill.visible(r.tenant, r.kind, only_tenant, only_kinds)
     ORDER BY r.id DESC LIMIT page;
   ELSE
-    IF filtered THEN
-      looked := greatest(
-        CASE WHEN live THEN (SELECT j.id FROM waybill.jobs j WHERE j.id < before ORDER BY j.id DESC OFFSET budget LIMIT 1) END,
-        CASE WHEN ended THEN (SELECT d.id FROM waybill.jobs_done d WHERE d.id < before ORDER BY d.id DESC OFFSET budget LIMIT 1) END,
-        CASE WHEN buried THEN (SELECT b.id FROM waybill.jobs_dead b WHERE b.id < before ORDER BY b.id DESC OFFSET budget LIMIT 1) END, 0);
-    END IF;
+    looked := greatest(
+      CASE WHEN live THEN (SELECT j.id FROM waybill.jobs j WHERE j.id < before ORDER BY j.id DESC OFFSET depth LIMIT 1) END,
+      CASE WHEN ended THEN (SELECT d.id FROM waybill.jobs_done d WHERE d.id < before ORDER BY d.id DESC OFFSET depth LIMIT 1) END,
+      CASE WHEN buried THEN (SELECT b.id FROM waybill.jobs_dead b WHERE b.id < before ORDER BY b.id DESC OFFSET depth LIMIT 1) END, 0);
     RETURN QUERY
     SELECT u.id, u.kind, u.tenant, u.priority, u.state, u.attempt, u.max_attempts, u.crashes, u.payload_version, u.created_at, u.run_at,
       u.started_at, u.finished_at, u.worker, u.last_error, u.tags, u.dedupe_key, NULL::bigint
