@@ -70,7 +70,9 @@ public record JobView(
       @Nullable OffsetDateTime endedAt,
       @Nullable String outcome,
       @Nullable String error,
-      @Schema(description = "Of outcome replayed, which is no attempt: who returned the dead letter")
+      @Schema(
+              description =
+                  "Of outcome replayed, which is no attempt: who returned the dead letter")
           @Nullable String by,
       @Schema(description = "Of outcome replayed: how many attempts more it was allowed")
           @Nullable Integer allowed) {}

@@ -36,7 +36,8 @@ final class Health {
   @Produces
   @Liveness
   HealthCheck live() {
-    return () -> HealthCheckResponse.named("loops turn").status(pools.live() && desk.live()).build();
+    return () ->
+        HealthCheckResponse.named("loops turn").status(pools.live() && desk.live()).build();
   }
 
   @Produces
