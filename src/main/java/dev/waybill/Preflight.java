@@ -32,10 +32,25 @@ final class Preflight {
 
   static void check() throws Refused {
     Duration _ = drain();
+    checkDuration("waybill.push.timeout", "30s");
+    checkDuration("waybill.push.connect-timeout", "5s");
+    int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
     int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
     int _ = engineConnections();
     checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
+  }
+
+  private static void checkDuration(String name, String right) throws Refused {
+    String duration = setting(name, right);
+    try {
+      if (DurationConverter.parseDuration(duration).isNegative()) {
+        throw new IllegalArgumentException(duration);
+      }
+    } catch (IllegalArgumentException _) {
+      throw new Refused(
+          variable(name) + ": '" + duration + "' is no duration; right would be " + right);
+    }
   }
 
   static Duration drain() throws Refused {

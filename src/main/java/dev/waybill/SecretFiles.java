@@ -19,7 +19,7 @@ final class SecretFiles {
           "WAYBILL_DB_PASSWORD", "waybill.db.password",
           "WAYBILL_LISTEN_URL", "waybill.listen.url",
           "WAYBILL_FIRST_TOKEN", "waybill.first-token",
-          "WAYBILL_PUSH_SECRETS", "waybill.push-secrets");
+          "WAYBILL_PUSH_SECRETS", "waybill.push.secrets");
 
   private static final int BYTES_MAX = 65_536;
 

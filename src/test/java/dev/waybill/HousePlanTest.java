@@ -62,6 +62,7 @@ class HousePlanTest {
     doors.put("retain", Set.of("job", "db", "policy"));
     doors.put("observe", Set.of("job", "db", "pull", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
+    doors.put("deliver", Set.of("job", "policy", "run"));
     doors.put("figures", Set.of("db"));
     doors.put("fleet", Set.of("db", "run"));
     doors.put(

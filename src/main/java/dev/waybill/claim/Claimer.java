@@ -83,9 +83,8 @@ public final class Claimer {
   private final Database database;
   private final Policies policies;
   private final String worker;
-  private final Map<String, Integer> kinds;
+  private final Wanted wanted;
   private final Lanes lanes = new Lanes();
-  private final Predicate<Policy> takes;
   private final @Nullable String tenant;
   private long heldMillis;
   private boolean full;
@@ -94,7 +93,7 @@ public final class Claimer {
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
    */
   public Claimer(Database database, Policies policies, String worker, Map<String, Integer> kinds) {
-    this(database, policies, worker, kinds, _ -> true, null);
+    this(database, policies, worker, () -> kinds, null);
   }
 
   /**
@@ -108,11 +107,28 @@ public final class Claimer {
       Map<String, Integer> kinds,
       Predicate<Policy> takes,
       @Nullable String tenant) {
+    this(
+        database,
+        policies,
+        worker,
+        () -> {
+          var now = new HashMap<>(kinds);
+          now.keySet().removeIf(kind -> !takes.test(policies.of(kind)));
+          return now;
+        },
+        tenant);
+  }
+
+  public Claimer(Database database, Policies policies, String worker, Wanted wanted) {
+    this(database, policies, worker, wanted, null);
+  }
+
+  private Claimer(
+      Database database, Policies policies, String worker, Wanted wanted, @Nullable String tenant) {
     this.database = database;
     this.policies = policies;
     this.worker = worker;
-    this.kinds = Map.copyOf(kinds);
-    this.takes = takes;
+    this.wanted = wanted;
     this.tenant = tenant;
   }
 
@@ -123,9 +139,8 @@ public final class Claimer {
 
   /** Looks for what is ready. */
   public void sweep() throws SQLException {
-    var open = new HashMap<>(kinds);
-    open.keySet().retainAll(policies.notPaused(kinds.keySet()));
-    open.keySet().removeIf(kind -> !takes.test(policies.of(kind)));
+    var open = new HashMap<>(wanted.kinds());
+    open.keySet().retainAll(policies.notPaused(open.keySet()));
     List<Lane> found = open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open));
     lanes.refresh(
         tenant == null
@@ -134,7 +149,7 @@ public final class Claimer {
   }
 
   public Set<String> kinds() {
-    return kinds.keySet();
+    return wanted.kinds().keySet();
   }
 
   /**
@@ -155,7 +170,7 @@ public final class Claimer {
       """;
 
   public void arm() throws SQLException {
-    Object[] sorted = kinds.keySet().stream().sorted().toArray();
+    Object[] sorted = wanted.kinds().keySet().stream().sorted().toArray();
     database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(ARM)) {
         Array names = connection.createArrayOf("text", sorted);
@@ -185,7 +200,11 @@ public final class Claimer {
   private List<Took> claim(Connection connection, Headroom headroom, int max) throws SQLException {
     int quantum = Math.max(QUANTUM, Math.ceilDiv(max, lanes.tenants()));
     int each = Math.min(quantum, max);
-    List<Lanes.Turn> turn = lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each));
+    Map<String, Integer> room = wanted.room();
+    List<Lanes.Turn> turn =
+        room.isEmpty()
+            ? lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each))
+            : lanes.next(Math.ceilDiv(max, each), lane -> allot(lane, each, headroom, room));
     heldMillis = headroom.heldMillis();
     full = headroom.full();
     if (turn.isEmpty()) {
@@ -200,6 +219,21 @@ public final class Claimer {
     headroom.spend(connection, begun);
     remember(turn, took, max);
     return took;
+  }
+
+  /** Its kind may be worked on here only so many times at once. */
+  private static int allot(Lane lane, int each, Headroom headroom, Map<String, Integer> room) {
+    @Nullable Integer left = room.get(lane.kind());
+    if (left == null) {
+      return headroom.allot(lane, each);
+    }
+    if (left <= 0) {
+      headroom.noRoom();
+      return 0;
+    }
+    int most = headroom.allot(lane, Math.min(each, left));
+    room.put(lane.kind(), left - most);
+    return most;
   }
 
   /**

@@ -186,6 +186,12 @@ final class Headroom {
     return 1.25 + ratePerSecond * 0.05;
   }
 
+  /** No room here, whatever the caps say. */
+  void noRoom() {
+    full = true;
+    held(AGAIN_MILLIS);
+  }
+
   private void held(long millis) {
     heldMillis = Math.min(heldMillis, millis);
   }

@@ -12,7 +12,6 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -65,14 +64,14 @@ final class Pool {
 
   private final PoolPlan plan;
   private final Claimer claimer;
-  private final Handlers handlers;
+  private final Duties duties;
   private final Policies policies;
   private final Settler settler;
   private final PoolEvents events;
   private final BooleanSupplier wakeups;
   private final Duration grace;
   private final Semaphore free;
-  private final Set<Running> running = ConcurrentHashMap.newKeySet();
+  private final Set<Running> running;
   private final Pulse pulse = new Pulse();
 
   private volatile boolean stopping;
@@ -94,10 +93,11 @@ final class Pool {
   private long sweepEveryNanos = SWEEP_NANOS;
   private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
 
-  Pool(PoolPlan plan, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
-    this.plan = plan;
+  Pool(Wants wants, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
+    this.plan = wants.plan();
+    this.running = wants.running();
     this.claimer = claimer;
-    this.handlers = parts.handlers();
+    this.duties = parts.duties();
     this.policies = parts.policies();
     this.settler = parts.settler();
     this.events = parts.events();
@@ -356,7 +356,7 @@ final class Pool {
     Outcome outcome;
     attempt.begin();
     try {
-      outcome = handlers.run(job, attempt);
+      outcome = duties.run(job, attempt);
     } catch (Throwable failure) {
       // An Error of a handler is the handler's failure, like any other: the service goes on.
       outcome = Outcome.retry(ErrorText.of(failure));

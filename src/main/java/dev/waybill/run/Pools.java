@@ -3,7 +3,6 @@ package dev.waybill.run;
 import dev.waybill.claim.Claimer;
 import dev.waybill.claim.Promoter;
 import dev.waybill.db.Database;
-import dev.waybill.job.Delivery;
 import dev.waybill.job.Outcome;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
@@ -62,26 +61,20 @@ public final class Pools {
   /** Refuses a wrong setting, before anything was touched. */
   public void check() {
     List<PoolPlan> _ = PoolPlan.parse(settings.pools());
+    parts.duties().check();
   }
 
   public void start() throws SQLException {
-    Map<String, Integer> known = parts.handlers().kinds();
-    parts.policies().makeKnown(known.keySet());
+    parts.policies().makeKnown(parts.duties().handled().keySet());
     List<PoolPlan> plans = PoolPlan.parse(settings.pools());
     for (PoolPlan plan : plans) {
-      Map<String, Integer> kinds = kindsOf(plan, plans, known);
-      // What others work, by the policy of the moment, is theirs even when there is a handler.
-      var claimer =
-          new Claimer(
-              database,
-              parts.policies(),
-              worker.value(),
-              kinds,
-              policy -> policy.delivery() == Delivery.BEAN,
-              null);
-      pools.add(new Pool(plan, claimer, parts, () -> wakeups.getAsBoolean()));
+      var wants = new Wants(plan, plans, parts.duties());
+      var claimer = new Claimer(database, parts.policies(), worker.value(), wants);
+      parts.duties().warnOfUnworked(plan);
+      pools.add(new Pool(wants, claimer, parts, () -> wakeups.getAsBoolean()));
       LOG.infof(
-          "pool started pool=%s slots=%d kinds=%s", plan.name(), plan.slots(), kinds.keySet());
+          "pool started pool=%s slots=%d kinds=%s",
+          plan.name(), plan.slots(), wants.kinds().keySet());
     }
     var watching = new Watch(pools, heartbeat.reserved());
     parts.settler().start();
@@ -117,24 +110,6 @@ public final class Pools {
     }
   }
 
-  /** Kinds without a handler in this build are never claimed, whatever the setting says. */
-  private static Map<String, Integer> kindsOf(
-      PoolPlan plan, List<PoolPlan> all, Map<String, Integer> known) {
-    var kinds = new HashMap<String, Integer>();
-    known.forEach((kind, version) -> {
-      boolean named = all.stream().anyMatch(other -> other.kinds().contains(kind));
-      if (named ? plan.kinds().contains(kind) : plan.kinds().contains(PoolPlan.REST)) {
-        kinds.put(kind, version);
-      }
-    });
-    for (String kind : plan.kinds()) {
-      if (!kind.equals(PoolPlan.REST) && !known.containsKey(kind)) {
-        LOG.warnf("no handler in this build, left alone kind=%s pool=%s", kind, plan.name());
-      }
-    }
-    return kinds;
-  }
-
   /**
    * Somebody calls {@link #wake} when work comes, as long as this is true; without it pools poll
    * more often.
@@ -145,7 +120,7 @@ public final class Pools {
 
   /** The kinds that have a handler in this build. */
   public Set<String> handled() {
-    return parts.handlers().kinds().keySet();
+    return parts.duties().handled().keySet();
   }
 
   /** There may be something to claim. */

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import dev.waybill.TestDatabase;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
+import dev.waybill.job.Policy;
 import dev.waybill.policy.Policies;
 import dev.waybill.settle.ResultWriter;
 import dev.waybill.settle.Settled;
@@ -13,6 +14,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
@@ -76,6 +78,18 @@ final class TestHouse implements AutoCloseable {
 
   private final List<JobHandler<?>> handlers = new ArrayList<>();
   private final List<Upcaster> upcasters = new ArrayList<>();
+  private Push push =
+      new Push() {
+        @Override
+        public Outcome deliver(Claimed job, Policy policy, JobContext context) {
+          return Outcome.dead("nothing is pushed here");
+        }
+
+        @Override
+        public Map<String, Integer> room(Map<String, Integer> kinds) {
+          return Map.of();
+        }
+      };
   private final TestDatabase db;
   private final String plan;
   private Duration drain = Duration.ofSeconds(10);
@@ -93,6 +107,11 @@ final class TestHouse implements AutoCloseable {
 
   TestHouse with(JobHandler<?> handler) {
     handlers.add(handler);
+    return this;
+  }
+
+  TestHouse with(Push other) {
+    push = other;
     return this;
   }
 
@@ -116,7 +135,11 @@ final class TestHouse implements AutoCloseable {
     var settler = new Settler(db.database(), policies, new ResultWriter(mapper));
     var parts =
         new PoolParts(
-            new Handlers(handlers, upcasters, mapper), policies, settler, heard, settings);
+            new Duties(new Handlers(handlers, upcasters, mapper), policies, push),
+            policies,
+            settler,
+            heard,
+            settings);
     return new Pools(
         db.database(), parts, settings, new WorkerName(settings), new Heartbeat(db.database()));
   }
