@@ -70,7 +70,7 @@ public final class AuditResource {
   @Schema(name = "AuditPage")
   @RegisterForReflection
   @JsonInclude(JsonInclude.Include.NON_NULL)
-  public record LinePage(List<LineView> items, @Nullable String next) {}
+  public record LinePage(List<LineView> lines, @Nullable String next) {}
 
   private final Database database;
   private final CurrentCaller callers;

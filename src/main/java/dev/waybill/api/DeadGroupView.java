@@ -30,7 +30,7 @@ public record DeadGroupView(
   @Schema(name = "DeadGroupPage")
   @RegisterForReflection
   @JsonInclude(JsonInclude.Include.NON_NULL)
-  public record Page(List<DeadGroupView> items, @Nullable String next) {}
+  public record Page(List<DeadGroupView> groups, @Nullable String next) {}
 
   static DeadGroupView of(DeadGroup group) {
     return new DeadGroupView(

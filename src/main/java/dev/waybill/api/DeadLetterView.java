@@ -52,7 +52,7 @@ public record DeadLetterView(
   @RegisterForReflection
   @JsonInclude(JsonInclude.Include.NON_NULL)
   public record Page(
-      List<DeadLetterView> items,
+      List<DeadLetterView> jobs,
       @Schema(description = "Ask again with after=this; not there on the last page")
           @Nullable String next) {}
 

@@ -61,7 +61,7 @@ public record ReplayView(
   @Schema(name = "ReplayPage")
   @RegisterForReflection
   @JsonInclude(JsonInclude.Include.NON_NULL)
-  public record Page(List<ReplayView> items, @Nullable String next) {}
+  public record Page(List<ReplayView> replays, @Nullable String next) {}
 
   /** What would be replayed. */
   @Schema(name = "DryRun")

@@ -1,6 +1,7 @@
 package dev.waybill.api;
 
 import dev.waybill.access.Allowed;
+import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
 import dev.waybill.db.Database;
@@ -14,6 +15,7 @@ import jakarta.inject.Inject;
 import jakarta.ws.rs.Consumes;
 import jakarta.ws.rs.DELETE;
 import jakarta.ws.rs.GET;
+import jakarta.ws.rs.HeaderParam;
 import jakarta.ws.rs.POST;
 import jakarta.ws.rs.Path;
 import jakarta.ws.rs.PathParam;
@@ -24,6 +26,7 @@ import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
 import jakarta.ws.rs.core.UriInfo;
 import java.net.URI;
+import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,6 +36,7 @@ import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
+import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
 import org.jspecify.annotations.Nullable;
@@ -79,21 +83,32 @@ public final class ReplaysResource {
       content = @Content(schema = @Schema(implementation = ReplayView.class)))
   @APIResponse(
       responseCode = "200",
-      description = "For dryRun: what would be replayed",
+      description =
+          "For dryRun: what would be replayed (DryRun); for a repeated Idempotency-Key: the replay that was begun",
       content = @Content(schema = @Schema(implementation = ReplayView.DryRun.class)))
-  @APIResponse(responseCode = "409", description = "Too many replays are running")
-  public Response start(byte[] body) throws SQLException {
+  @APIResponse(
+      responseCode = "409",
+      description = "Too many replays are running, or the Idempotency-Key came with another body")
+  public Response start(
+      @Parameter(description = "A repeat within 24 hours answers what was begun, with 200")
+          @HeaderParam("Idempotency-Key")
+          @Nullable String key,
+      byte[] body)
+      throws SQLException {
+    Caller caller = callers.get();
+    Idempotency.@Nullable Key idempotency = Idempotency.Key.of(key, "replay", caller);
     ReplayBody read = requests.read(body, ReplayBody.class);
     DeadFilter filter = filter(read.filter());
     double rate = Objects.requireNonNullElse(read.ratePerSecond(), RATE);
     if (!(rate >= Replays.RATE_MIN && rate <= Replays.RATE_MAX)) {
       throw Problem.invalid("ratePerSecond", "A number from 0.01 to 10000.");
     }
-    Scope scope = DeadLettersResource.scope(callers.get());
+    Scope scope = DeadLettersResource.scope(caller);
     if (Boolean.TRUE.equals(read.dryRun())) {
       return Response.ok(dryRun(scope, filter, rate)).build();
     }
-    @Nullable Replay replay = database.transaction(c -> Replays.start(c, scope, filter, rate));
+    Begun begun = begin(new Asked(scope, filter, rate, idempotency));
+    @Nullable Replay replay = begun.replay();
     if (replay == null) {
       throw new Problem.Thrown(
           new Problem(
@@ -103,9 +118,46 @@ public final class ReplaysResource {
               "At most " + Replays.RUNNING_MAX + " run at once: stop one, or wait for one to end.",
               null));
     }
-    return Response.accepted(ReplayView.of(replay))
+    return Response.status(begun.now() ? 202 : 200)
+        .entity(ReplayView.of(replay))
         .location(URI.create("/v1/dlq/replays/" + replay.id()))
         .build();
+  }
+
+  private record Asked(Scope scope, DeadFilter filter, double rate, Idempotency.@Nullable Key key) {
+
+    String fingerprint() {
+      return new Idempotency.Fingerprint().add(filter.toString()).add(String.valueOf(rate)).sum();
+    }
+  }
+
+  /**
+   * @param replay null when too many are running
+   * @param now false: an earlier request with the same key began it
+   */
+  private record Begun(@Nullable Replay replay, boolean now) {}
+
+  private Begun begin(Asked asked) throws SQLException {
+    try {
+      return database.transaction(c -> begin(c, asked));
+    } catch (Idempotency.Raced _) {
+      return database.transaction(c -> begin(c, asked)); // Finds what the other one began.
+    }
+  }
+
+  private static Begun begin(Connection connection, Asked asked) throws SQLException {
+    Idempotency.@Nullable Key key = asked.key();
+    Idempotency.@Nullable Known known = key == null ? null : key.find(connection);
+    if (known != null) {
+      known.same(asked.fingerprint());
+      return new Begun(Replays.read(connection, asked.scope(), known.ids().getFirst()), false);
+    }
+    @Nullable Replay replay =
+        Replays.start(connection, asked.scope(), asked.filter(), asked.rate());
+    if (replay != null && key != null) {
+      key.remember(connection, asked.fingerprint(), List.of(replay.id()));
+    }
+    return new Begun(replay, true);
   }
 
   private ReplayView.DryRun dryRun(Scope scope, DeadFilter filter, double rate)

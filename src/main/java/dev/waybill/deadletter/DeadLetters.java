@@ -63,15 +63,15 @@ public final class DeadLetters {
         ORDER BY n DESC, kind DESC, fingerprint DESC LIMIT ?
       )
       SELECT p.kind, p.fingerprint, p.n, f.finished_at, l.finished_at, l.id, left(l.last_error, 500)
-      FROM page p CROSS JOIN asked
+      FROM page p
         LEFT JOIN LATERAL (
           SELECT d.finished_at FROM waybill.jobs_dead d
-          WHERE d.kind = p.kind AND d.fingerprint = p.fingerprint AND (asked.tenant IS NULL OR d.tenant = asked.tenant)
+          WHERE d.kind = p.kind AND d.fingerprint = p.fingerprint AND (?::text IS NULL OR d.tenant = ?)
           ORDER BY d.finished_at, d.id LIMIT 1
         ) f ON true
         LEFT JOIN LATERAL (
           SELECT d.finished_at, d.id, d.last_error FROM waybill.jobs_dead d
-          WHERE d.kind = p.kind AND d.fingerprint = p.fingerprint AND (asked.tenant IS NULL OR d.tenant = asked.tenant)
+          WHERE d.kind = p.kind AND d.fingerprint = p.fingerprint AND (?::text IS NULL OR d.tenant = ?)
           ORDER BY d.finished_at DESC, d.id DESC LIMIT 1
         ) l ON true
       ORDER BY p.n DESC, p.kind DESC, p.fingerprint DESC
@@ -122,7 +122,7 @@ public final class DeadLetters {
     if (filter.isOutside(scope)) {
       return List.of();
     }
-    Plans.forWhatWasAsked(connection);
+    Plans.inOrder(connection, filter);
     try (PreparedStatement statement = connection.prepareStatement(LIST)) {
       int next = filter.bind(statement, 1, scope);
       statement.setObject(next++, after == null ? null : after.micros(), Types.BIGINT);
@@ -198,7 +198,7 @@ public final class DeadLetters {
     if (filter.isOutside(scope)) {
       return List.of();
     }
-    Plans.forWhatWasAsked(connection);
+    Plans.inOrder(connection, filter);
     try (PreparedStatement statement = connection.prepareStatement(GROUPS)) {
       statement.setString(1, filter.kind());
       statement.setArray(
@@ -209,6 +209,9 @@ public final class DeadLetters {
       statement.setString(5, after == null ? null : after.kind());
       statement.setString(6, after == null ? null : after.fingerprint());
       statement.setInt(7, limit);
+      for (int tenant = 8; tenant <= 11; tenant++) {
+        statement.setString(tenant, filter.tenantWithin(scope));
+      }
       var groups = new ArrayList<DeadGroup>();
       try (ResultSet row = statement.executeQuery()) {
         while (row.next()) {

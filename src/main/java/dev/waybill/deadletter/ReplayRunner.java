@@ -154,7 +154,11 @@ final class ReplayRunner {
     return database.transaction(connection -> {
       Plans.forWhatWasAsked(connection);
       @Nullable Turn turn = lock(connection, id, max);
-      return turn == null || turn.allowed() == 0 ? 0 : move(connection, turn, give);
+      if (turn == null || turn.allowed() == 0) {
+        return 0;
+      }
+      Plans.inOrder(connection, turn.replay().filter());
+      return move(connection, turn, give);
     });
   }
 

@@ -68,19 +68,19 @@ final class DeadLettersIT {
     Rest rest = start().rest();
     List<Long> ids = dead(rest, 3);
     JsonNode list = ok(rest.get("/v1/dlq?kind=mail&limit=2"), 200);
-    assertEquals(2, list.get("items").size());
+    assertEquals(2, list.get("jobs").size());
     JsonNode rest2 =
         ok(rest.get("/v1/dlq?kind=mail&limit=2&after=" + list.get("next").asText()), 200);
-    assertEquals(1, rest2.get("items").size());
+    assertEquals(1, rest2.get("jobs").size());
     assertFalse(rest2.has("next"));
-    assertFalse(list.at("/items/0").has("payload"), "lists leave out what is inside");
+    assertFalse(list.at("/jobs/0").has("payload"), "lists leave out what is inside");
 
-    JsonNode group = ok(rest.get("/v1/dlq/groups"), 200).at("/items/0");
+    JsonNode group = ok(rest.get("/v1/dlq/groups"), 200).at("/groups/0");
     assertEquals(3, group.get("count").asInt());
     String print = group.get("fingerprint").asText();
-    assertEquals(3, ok(rest.get("/v1/dlq?fingerprint=" + print), 200).get("items").size());
+    assertEquals(3, ok(rest.get("/v1/dlq?fingerprint=" + print), 200).get("jobs").size());
     assertEquals(
-        0, ok(rest.get("/v1/dlq?diedBefore=2001-01-01T00:00:00Z"), 200).get("items").size());
+        0, ok(rest.get("/v1/dlq?diedBefore=2001-01-01T00:00:00Z"), 200).get("jobs").size());
 
     long id = ids.getFirst();
     JsonNode one = ok(rest.get("/v1/dlq/" + id), 200);
@@ -100,7 +100,7 @@ final class DeadLettersIT {
 
     List<String> acts = new ArrayList<>();
     ok(rest.get("/v1/audit"), 200)
-        .get("items")
+        .get("lines")
         .forEach(line -> acts.add(line.get("what").asText() + " " + line.get("target").asText()));
     assertEquals(
         List.of("retry " + ids.get(2), "delete " + ids.get(1), "retry " + ids.get(0)), acts);
@@ -201,7 +201,7 @@ final class DeadLettersIT {
             "SELECT what || ' ' || jobs FROM waybill.audit_log ORDER BY id DESC LIMIT 1"));
     JsonNode again = ok(rest.delete(path), 200);
     assertEquals(returned, again.get("returned").asInt());
-    assertEquals(1, ok(rest.get("/v1/dlq/replays"), 200).get("items").size());
+    assertEquals(1, ok(rest.get("/v1/dlq/replays"), 200).get("replays").size());
     auditIsClean();
   }
 
