@@ -108,8 +108,8 @@ CREATE INDEX jobs_ready ON waybill.jobs (kind, payload_version, tenant, priority
 CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE state = 'scheduled';
 -- Small: as many entries as there are slots. The reaper and the caps read it whole. No churning column in it.
 CREATE INDEX jobs_running ON waybill.jobs (id) WHERE state = 'running';
--- One live job for each (kind, key).
-CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, dedupe_key) WHERE dedupe_key IS NOT NULL;
+-- One live job for each (kind, tenant, key): two tenants that both call something order-42 must not learn of each other.
+CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 -- Finished jobs: done and cancelled. Partitions by day (UTC) of completion, made ahead and dropped whole. No DEFAULT partition.
 CREATE TABLE waybill.jobs_done (
@@ -357,14 +357,15 @@ BEGIN
       VALUES (true, CASE WHEN enqueue.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue.kind, coalesce(enqueue.payload, '{}'),
         coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0), coalesce(enqueue.run_at, now()), enqueue.max_attempts,
         enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent, enqueue.dedupe_key)
-      ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+      ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
       RETURNING id INTO job;
     END IF;
     IF job IS NOT NULL THEN
       PERFORM waybill.came(enqueue.kind, 1, CASE WHEN enqueue.run_at > now() THEN 1 ELSE 0 END);
       RETURN job;
     END IF;
-    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND dedupe_key = enqueue.dedupe_key;
+    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND tenant = coalesce(enqueue.tenant, '')
+      AND dedupe_key = enqueue.dedupe_key;
     IF job IS NOT NULL THEN
       RETURN job;
     END IF;

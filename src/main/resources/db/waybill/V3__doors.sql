@@ -91,8 +91,8 @@ BEGIN
     FROM unnest(ids, enqueue_keyed_rows.kinds, payloads, tenants, priorities, run_ats, dedupe_keys, enqueue_keyed_rows.max_attempts,
         enqueue_keyed_rows.tags, payload_versions, traceparents)
       AS r(id, kind, payload, tenant, priority, run_at, dedupe_key, attempts, tags, version, traceparent)
-    ORDER BY r.kind COLLATE "C", r.dedupe_key COLLATE "C", r.id
-    ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+    ORDER BY r.kind COLLATE "C", r.dedupe_key COLLATE "C", coalesce(r.tenant, '') COLLATE "C", r.id
+    ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
     RETURNING kind, state
   )
   SELECT jsonb_agg(jsonb_build_array(c.kind, c.jobs, c.later)) INTO jobs

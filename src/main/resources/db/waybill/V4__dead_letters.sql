@@ -125,7 +125,7 @@ BEGIN
       ) was
     WHERE d.id = ANY (ids)
     ORDER BY d.id
-    ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+    ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
     RETURNING id, kind
   ), gone AS (
     DELETE FROM waybill.jobs_dead d WHERE d.id = ANY (ARRAY(SELECT b.id FROM back b))

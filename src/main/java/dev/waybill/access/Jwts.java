@@ -98,7 +98,7 @@ final class Jwts implements Credentials {
     try {
       claims = consumer.processToClaims(bearer);
     } catch (InvalidJwtException refused) {
-      if (refused.getCause() instanceof ProviderKeys.Away) {
+      if (isAway(refused)) {
         throw Denied.notNow("The keys of the identity provider cannot be read.");
       }
       // Its message would quote the token.
@@ -117,6 +117,15 @@ final class Jwts implements Credentials {
         tenant(claim(all, settings.tenantClaim()), role),
         kinds == null ? null : strings(kinds),
         payloads instanceof Boolean said ? said : role.readsPayloads());
+  }
+
+  private static boolean isAway(Throwable failure) {
+    for (@Nullable Throwable at = failure; at != null; at = at.getCause()) {
+      if (at instanceof ProviderKeys.Away) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** One role a caller. Who is an operator among other things is an operator. */

@@ -26,7 +26,7 @@ public enum Mode {
       throw new IllegalArgumentException(
           "WAYBILL_AUTH: without credentials everybody who reaches "
               + host
-              + " may do everything; right would be token or jwt (or both WAYBILL_AUTH=none and"
+              + " (WAYBILL_HTTP_HOST) may do everything; right would be token or jwt (or both WAYBILL_AUTH=none and"
               + " WAYBILL_AUTH_NONE_ANYWHERE=true, to insist)");
     }
     return mode;

@@ -99,7 +99,7 @@ public final class DeadLetters {
 
   private static final String HOLDER =
       """
-      SELECT j.id FROM waybill.jobs j JOIN waybill.jobs_dead d ON d.kind = j.kind AND d.dedupe_key = j.dedupe_key WHERE d.id = ?
+      SELECT j.id FROM waybill.jobs j JOIN waybill.jobs_dead d ON d.kind = j.kind AND d.tenant = j.tenant AND d.dedupe_key = j.dedupe_key WHERE d.id = ?
       """;
 
   /** Deleted for good, and counted: or enqueued = present + purged would not hold. */

@@ -434,6 +434,17 @@ final class AccessIT {
   }
 
   @Test
+  void two_tenants_with_the_same_dedupe_key_have_a_job_each() throws Exception {
+    String body = "{\"kind\": \"echo\", \"dedupeKey\": \"order-42\"}";
+    JsonNode acme = token("producer", "acme").post("/v1/jobs", body).json();
+    JsonNode again = token("producer", "acme").post("/v1/jobs", body).json();
+    JsonNode beta = token("producer", "beta").post("/v1/jobs", body).json();
+    assertEquals(acme.get("id"), again.get("id"));
+    assertFalse(acme.get("id").equals(beta.get("id")));
+    assertEquals("beta", beta.get("tenant").asText());
+  }
+
+  @Test
   void an_operator_of_a_tenant_or_of_kinds_mints_nothing() throws Exception {
     String body = "{\"name\": \"more\", \"role\": \"operator\"}";
     assertEquals(403, token("operator", "acme").post("/v1/tokens", body).status());
