@@ -189,8 +189,8 @@ def life(v, batch, claim_form="ctid_any", settle_form="unnest_tok"):
     op("single", singles_run)
     single_cpu = None if cE is None else E1.cpu() - cE
     c0, s0, v0, e0 = C.cpu(), S.cpu(), V.cpu(), E2.cpu()
-    held, n_claimed, n_settled, nxt, k, peak_dead = deque(), 0, 0, preload + 1, 0, 0
-    lanes, since_vac, claim_ms = None, 0, []
+    held, n_claimed, n_settled, nxt, k = deque(), 0, 0, preload + 1, 0
+    lanes, since_vac, claim_ms, dead, dead_of = None, 0, [], 0, 0
     h0 = admin.q("SELECT pg_stat_force_next_flush()")
     while n_claimed < churn:
         if k % 20 == 0:
@@ -212,6 +212,10 @@ def life(v, batch, claim_form="ctid_any", settle_form="unnest_tok"):
             assert len(ids) == len(rows), (len(ids), len(rows))
             n_settled += len(ids)
         if since_vac >= 10000 * SCALE:
+            for c in (C, S):
+                c.q("SELECT pg_stat_force_next_flush()")
+            dead += int(admin.q("SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE schemaname='waybill_shape' AND relname IN ('jobs', 'bodies')")[0][0])
+            dead_of += since_vac
             op("vacuum", lambda: V.q("VACUUM jobs"))
             since_vac = 0
     c1, s1, v1, e1 = C.cpu(), S.cpu(), V.cpu(), E2.cpu()
@@ -231,7 +235,7 @@ def life(v, batch, claim_form="ctid_any", settle_form="unnest_tok"):
                settle_cpu=d(s0, s1, n_settled), settle_wal=round(wal["settle"] / n_settled), vacuum_cpu=d(v0, v1, n_claimed),
                vacuum_wal=round(wal.get("vacuum", 0) / n_claimed), claim_ms_p50=round(statistics.median(claim_ms), 2),
                steady_insert_cpu=d(e0, e1, nxt - preload - 1), hot_pct=round(100 * int(st[1]) / max(1, int(st[0])), 1),
-               reaper_us=round(reap or 0), kB={k: int(x) // 1024 for k, x in sz.items()})
+               dead_tuples=round(dead / max(1, dead_of), 2), reaper_us=round(reap or 0), kB={k: int(x) // 1024 for k, x in sz.items()})
     for c in (E1, E2, C, S, V, M, admin):
         c.close()
     return res
@@ -275,7 +279,7 @@ def part_shape():
         for name, v, b, cf, sf in (todo if r % 2 == 0 else todo[::-1]):
             out[name].append(life(v, b, cf, sf))
             x = out[name][-1]
-            print(r, name, {k: x[k] for k in ("bulk_cpu", "single_cpu", "claim_cpu", "settle_cpu", "vacuum_cpu", "claim_wal", "settle_wal", "vacuum_wal", "hot_pct")}, flush=True)
+            print(r, name, {k: x[k] for k in ("bulk_cpu", "single_cpu", "claim_cpu", "settle_cpu", "vacuum_cpu", "claim_wal", "settle_wal", "vacuum_wal", "hot_pct", "dead_tuples")}, flush=True)
     R["shape" if not only else "shape_again"] = {k: med(x) for k, x in out.items()}
 
 

@@ -1,9 +1,11 @@
 package dev.waybill;
 
+import dev.waybill.access.Mode;
 import io.quarkus.runtime.configuration.DurationConverter;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.time.Duration;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
@@ -14,6 +16,8 @@ import org.jspecify.annotations.Nullable;
 final class Preflight {
 
   private static final int CONNECTIONS_MAX = 1_000;
+  private static final Duration DRAIN_MAX = Duration.ofDays(1);
+  private static final Duration AFTER_DRAIN = Duration.ofSeconds(30);
 
   private Preflight() {}
 
@@ -27,16 +31,72 @@ final class Preflight {
   }
 
   static void check() throws Refused {
-    String drain = setting("waybill.drain", "25s");
+    Duration _ = drain();
+    checkDuration("waybill.push.timeout", "30s");
+    checkDuration("waybill.push.connect-timeout", "5s");
+    int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
+    int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    int _ = engineConnections();
+    checkAccess();
+    refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
+  }
+
+  private static void checkDuration(String name, String right) throws Refused {
+    String duration = setting(name, right);
     try {
-      if (DurationConverter.parseDuration(drain).isNegative()) {
-        throw new IllegalArgumentException(drain);
+      if (DurationConverter.parseDuration(duration).isNegative()) {
+        throw new IllegalArgumentException(duration);
       }
     } catch (IllegalArgumentException _) {
-      throw new Refused("WAYBILL_DRAIN: '" + drain + "' is no duration; right would be 25s");
+      throw new Refused(
+          variable(name) + ": '" + duration + "' is no duration; right would be " + right);
     }
-    int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
-    refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
+  }
+
+  static Duration drain() throws Refused {
+    String drain = setting("waybill.drain", "25s");
+    try {
+      Duration read = DurationConverter.parseDuration(drain);
+      if (!read.isNegative() && read.compareTo(DRAIN_MAX) <= 0) {
+        return read;
+      }
+    } catch (IllegalArgumentException _) {
+      // Said below.
+    }
+    throw new Refused(
+        "WAYBILL_DRAIN: '" + drain + "' is no duration up to a day; right would be 25s");
+  }
+
+  /**
+   * Within this the service stops, whatever happens: the drain, then what {@code Pools.drain} and
+   * the settler allow themselves, and the waits for a database that does not answer.
+   */
+  static Duration stopsWithin() throws Refused {
+    return drain().plus(AFTER_DRAIN);
+  }
+
+  /** Each pool claims on its own; the rest is shared by settlers, promotion and maintenance. */
+  static int engineConnections() throws Refused {
+    String pools = setting("waybill.pools", "");
+    long count = pools.chars().filter(c -> c == ';').count() + 1;
+    String usual = String.valueOf(Math.clamp(16 + count, 24, CONNECTIONS_MAX));
+    return number("waybill.db.engine-connections", usual, CONNECTIONS_MAX);
+  }
+
+  /** Whether everybody may come in is settled before a database is touched. */
+  private static void checkAccess() throws Refused {
+    if (!setting("waybill.roles", "api").contains("api")) {
+      return;
+    }
+    try {
+      Mode _ =
+          Mode.of(
+              setting("waybill.auth", ""),
+              setting("waybill.auth-none-anywhere", "false").equals("true"),
+              setting("waybill.http.host", "127.0.0.1"));
+    } catch (IllegalArgumentException refused) {
+      throw new Refused(String.valueOf(refused.getMessage()));
+    }
   }
 
   /**
@@ -49,7 +109,7 @@ final class Preflight {
   }
 
   private static String variable(String name) {
-    return name.toUpperCase(Locale.ROOT).replace('.', '_');
+    return name.toUpperCase(Locale.ROOT).replace('.', '_').replace('-', '_');
   }
 
   private static int number(String name, String right, int max) throws Refused {

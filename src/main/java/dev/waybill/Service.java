@@ -1,6 +1,12 @@
 package dev.waybill;
 
+import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
+import dev.waybill.deadletter.Beats;
+import dev.waybill.fleet.Fleet;
+import dev.waybill.policy.Policies;
+import dev.waybill.policy.Seeds;
+import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
@@ -12,6 +18,7 @@ import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
+import java.util.Locale;
 import java.util.Set;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -27,28 +34,43 @@ final class Service implements QuarkusApplication {
 
   private final Settings settings;
   private final Schema schema;
+  private final Access access;
   private final Partitions partitions;
   private final Pools pools;
+  private final Desk desk;
   private final Wakeup wakeup;
   private final Maintenance maintenance;
+  private final Beats deadLetters;
   private final Scheduler beats;
+  private final Policies policies;
+  private final Fleet fleet;
 
   @Inject
   Service(
       Settings settings,
       Schema schema,
+      Access access,
       Partitions partitions,
       Pools pools,
+      Desk desk,
       Maintenance maintenance,
+      Beats deadLetters,
       Wakeup wakeup,
-      Scheduler beats) {
+      Scheduler beats,
+      Policies policies,
+      Fleet fleet) {
     this.settings = settings;
     this.schema = schema;
+    this.access = access;
     this.partitions = partitions;
     this.pools = pools;
+    this.desk = desk;
     this.maintenance = maintenance;
+    this.deadLetters = deadLetters;
     this.wakeup = wakeup;
     this.beats = beats;
+    this.policies = policies;
+    this.fleet = fleet;
   }
 
   @Override
@@ -57,11 +79,15 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
+      access.check(roles.contains(Role.API));
       schema.checkServer();
       if (!prepareSchema()) {
         return 0;
       }
-      schema.checkTable();
+      schema.checkSettings();
+      policies.sow(seeds);
+      access.start();
       start(roles);
       sayWhereToLook();
       Quarkus.waitForExit();
@@ -95,12 +121,19 @@ final class Service implements QuarkusApplication {
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
+      deadLetters.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
-      wakeup.start();
     }
     pools.heedPolicies();
+    if (roles.contains(Role.API)) {
+      desk.start(pools.handled()::contains);
+    }
+    if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
+      wakeup.start();
+    }
+    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
     beats.resume();
   }
 
@@ -122,8 +155,11 @@ final class Service implements QuarkusApplication {
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     beats.pause();
     maintenance.stop();
+    deadLetters.stop();
+    desk.stop();
     pools.drain();
     wakeup.stop();
+    fleet.leave();
     Waybill.over();
   }
 }

@@ -3,6 +3,7 @@ package dev.waybill;
 import io.smallrye.config.ConfigMapping;
 import io.smallrye.config.WithDefault;
 import java.util.Optional;
+import java.util.OptionalInt;
 
 /** Settings that concern the whole. */
 @ConfigMapping(prefix = "waybill")
@@ -15,6 +16,12 @@ interface Settings {
   /** {@code WAYBILL_MIGRATE}: start, only or never. */
   @WithDefault("start")
   String migrate();
+
+  /**
+   * {@code WAYBILL_KINDS}: policies of kinds as JSON, applied at start where the database has no
+   * value of its own.
+   */
+  Optional<String> kinds();
 
   /** {@code WAYBILL_DATA}: where the embedded database keeps its data. */
   @WithDefault("data")
@@ -39,6 +46,12 @@ interface Settings {
     /** {@code WAYBILL_DB_CONNECTIONS}: at most so many. */
     @WithDefault("16")
     int connections();
+
+    /**
+     * {@code WAYBILL_DB_ENGINE_CONNECTIONS}: at most so many more for claims, settles and
+     * maintenance. Default: 24, or 16 and one for each pool if that is more.
+     */
+    OptionalInt engineConnections();
   }
 
   /** Wake-ups. */

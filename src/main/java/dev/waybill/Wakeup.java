@@ -1,6 +1,7 @@
 package dev.waybill;
 
 import dev.waybill.db.Listener;
+import dev.waybill.pull.Desk;
 import dev.waybill.run.Pools;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
@@ -18,6 +19,7 @@ final class Wakeup {
 
   private final Settings settings;
   private final Pools pools;
+  private final Desk desk;
   private final String url;
   private final String user;
   private final String password;
@@ -27,11 +29,13 @@ final class Wakeup {
   Wakeup(
       Settings settings,
       Pools pools,
+      Desk desk,
       @ConfigProperty(name = "quarkus.datasource.jdbc.url") String url,
       @ConfigProperty(name = "quarkus.datasource.username") String user,
       @ConfigProperty(name = "quarkus.datasource.password") Optional<String> password) {
     this.settings = settings;
     this.pools = pools;
+    this.desk = desk;
     this.url = url;
     this.user = user;
     this.password = password.orElse("");
@@ -50,10 +54,16 @@ final class Wakeup {
             Objects.requireNonNullElse(direct.user(), user),
             Objects.requireNonNullElse(direct.password(), password),
             "waybill",
-            pools::wake);
+            this::wake);
     pools.wokenWhile(listening::connected);
+    desk.wokenWhile(listening::connected);
     listening.start();
     listener = listening;
+  }
+
+  private void wake() {
+    pools.wake();
+    desk.wake();
   }
 
   void stop() throws InterruptedException {

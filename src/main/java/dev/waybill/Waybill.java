@@ -6,6 +6,7 @@ import io.quarkus.runtime.ImageMode;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.annotations.QuarkusMain;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -35,8 +36,13 @@ public final class Waybill {
 
   public static void main(String... args) {
     try {
+      SecretFiles.read();
       Preflight.check();
-      chooseDatabase();
+      Duration stops = Preflight.stopsWithin();
+      System.setProperty("quarkus.shutdown.timeout", stops.toSeconds() + "S");
+      System.setProperty(
+          "waybill.db.engine-connections", String.valueOf(Preflight.engineConnections()));
+      chooseDatabase(stops);
     } catch (Refused | DatabaseUrl.Refused | Preflight.Refused refused) {
       System.err.println("waybill: " + refused.getMessage());
       System.exit(EXIT_REFUSED);
@@ -44,7 +50,7 @@ public final class Waybill {
     Quarkus.run(Service.class, args);
   }
 
-  private static void chooseDatabase() throws Refused, DatabaseUrl.Refused {
+  private static void chooseDatabase(Duration stops) throws Refused, DatabaseUrl.Refused {
     String url = Preflight.setting("waybill.db.url", "");
     if (!url.isEmpty()) {
       DatabaseUrl.parse(url).apply();
@@ -57,7 +63,7 @@ public final class Waybill {
     }
     EmbeddedDatabase database =
         EmbeddedDatabase.start(Path.of(Preflight.setting("waybill.data", "data")));
-    Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(database), "embedded-stop"));
+    Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(database, stops), "embedded-stop"));
     System.setProperty("quarkus.datasource.jdbc.url", database.jdbcUrl());
     System.setProperty("quarkus.datasource.username", database.user());
     System.setProperty("quarkus.datasource.password", database.password());
@@ -73,10 +79,10 @@ public final class Waybill {
     OVER.countDown();
   }
 
-  private static void stop(EmbeddedDatabase database) {
+  private static void stop(EmbeddedDatabase database, Duration limit) {
     try {
       if (serving) {
-        boolean _ = OVER.await(60, TimeUnit.SECONDS);
+        boolean _ = OVER.await(limit.toMillis(), TimeUnit.MILLISECONDS);
       }
     } catch (InterruptedException _) {
       Thread.currentThread().interrupt();

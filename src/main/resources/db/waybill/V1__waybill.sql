@@ -108,8 +108,8 @@ CREATE INDEX jobs_ready ON waybill.jobs (kind, payload_version, tenant, priority
 CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE state = 'scheduled';
 -- Small: as many entries as there are slots. The reaper and the caps read it whole. No churning column in it.
 CREATE INDEX jobs_running ON waybill.jobs (id) WHERE state = 'running';
--- One live job for each (kind, key).
-CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, dedupe_key) WHERE dedupe_key IS NOT NULL;
+-- One live job for each (kind, tenant, key): two tenants that both call something order-42 must not learn of each other.
+CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 -- Finished jobs: done and cancelled. Partitions by day (UTC) of completion, made ahead and dropped whole. No DEFAULT partition.
 CREATE TABLE waybill.jobs_done (
@@ -168,14 +168,15 @@ CREATE INDEX jobs_dead_group ON waybill.jobs_dead (kind, fingerprint, finished_a
 -- time. docs/decisions/0025 says how the figures follow from these.
 CREATE TABLE waybill.tally (
   kind text   NOT NULL,
-  what text   NOT NULL CHECK (what IN (
-    'enqueued', 'purged',    -- came, by any door; deleted for good, from wherever
-    'scheduled',             -- to (+) and from (-) the jobs that wait for their time; those of 'retried' are there as well
-    'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', -- returned: snoozed or released
-    'interrupted',           -- cancelled while running; counted under 'cancelled' too
-    'revived', 'dropped')),  -- dead letters: live again, deleted
+  -- enqueued, purged: came, by any door; deleted for good, from wherever.
+  -- scheduled: to (+) and from (-) the jobs that wait for their time; those of 'retried' are there as well.
+  -- done, died, cancelled, retried, crashed, returned (snoozed or released): how attempts and jobs ended.
+  -- interrupted: cancelled while running; counted under 'cancelled' too.
+  -- revived, dropped: dead letters that live again, that were deleted.
+  -- No CHECK, whose expression is read anew for each statement (14 us); waybill.audit() finds a word that is none of these.
+  what text   NOT NULL,
   n    bigint NOT NULL,
-  slot timestamptz           -- of 'died': its quarter of an hour, until a day is over
+  slot timestamptz -- of 'died': its quarter of an hour, until a day is over
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
@@ -310,7 +311,10 @@ BEGIN
   IF later > 0 THEN
     INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'scheduled', later);
   END IF;
-  PERFORM waybill.wake(came.kind);
+  -- Asked here as well: a call costs more than the question, and mostly nobody waits.
+  IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = came.kind AND w.armed) THEN
+    PERFORM waybill.wake(came.kind);
+  END IF;
 END $$;
 
 -- For rows that come by a plain INSERT; the functions below call came() themselves, once a call.
@@ -353,14 +357,15 @@ BEGIN
       VALUES (true, CASE WHEN enqueue.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue.kind, coalesce(enqueue.payload, '{}'),
         coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0), coalesce(enqueue.run_at, now()), enqueue.max_attempts,
         enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent, enqueue.dedupe_key)
-      ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+      ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
       RETURNING id INTO job;
     END IF;
     IF job IS NOT NULL THEN
       PERFORM waybill.came(enqueue.kind, 1, CASE WHEN enqueue.run_at > now() THEN 1 ELSE 0 END);
       RETURN job;
     END IF;
-    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND dedupe_key = enqueue.dedupe_key;
+    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND tenant = coalesce(enqueue.tenant, '')
+      AND dedupe_key = enqueue.dedupe_key;
     IF job IS NOT NULL THEN
       RETURN job;
     END IF;
@@ -405,6 +410,10 @@ CREATE FUNCTION waybill.cancel(id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
+  -- Nobody kept house for two weeks. Looked up by name, since trying and catching would cost a subtransaction.
+  IF to_regclass('waybill.jobs_done_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NULL THEN
+    PERFORM waybill.make_partitions();
+  END IF;
   WITH gone AS (
     DELETE FROM waybill.jobs j WHERE j.id = cancel.id RETURNING j.*
   ), counted AS (
@@ -434,10 +443,36 @@ CREATE FUNCTION waybill.with_attempt(
       'endedAt', now(), 'outcome', outcome, 'error', left(error, 1000))))
 $$;
 
--- The same failure has the same fingerprint, whatever ids and numbers its text names.
-CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT left(md5(regexp_replace(lower(left(error, 500)), '[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|0x[0-9a-f]+|[0-9]+', '#', 'g')), 16)
-$$;
+-- The same failure has the same fingerprint, whatever ids, numbers, names in quotes, addresses, paths and times its text has. Codes are kept:
+-- status 404 is another failure than status 500. A mark before such a number (U+0001, which no error text holds) keeps it from the last rules.
+CREATE FUNCTION waybill.fingerprint(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  t text := translate(lower(left(error, 4000)), E'\t\n\r', '   ');
+BEGIN
+  -- Each step costs microseconds for each dead letter, so those that most texts do not need look first.
+  IF strpos(t, '"') > 0 THEN t := regexp_replace(t, '"(?:[^"\\]|\\.)*"', '"#"', 'g'); END IF;
+  IF strpos(t, '`') > 0 THEN t := regexp_replace(t, '`[^`]*`', '"#"', 'g'); END IF;
+  -- An apostrophe inside of a word or at its end quotes nothing.
+  IF strpos(t, '''') > 0 THEN t := regexp_replace(t, '(^|[^[:alnum:]])''[^'']*''(?![[:alnum:]])', '\1"#"', 'g'); END IF;
+  IF strpos(t, '://') > 0 THEN t := regexp_replace(t, '([a-z][a-z0-9+.-]*://[^/\s?#]+)[^\s,;)"\]]*', '\1', 'g'); END IF;
+  IF strpos(t, '@') > 0 THEN
+    t := regexp_replace(t, '[^\s@<>,;:="()]+@[a-z0-9-]+(\.[a-z0-9-]+)+', '#', 'g');
+    t := regexp_replace(t, '@[0-9a-f]{5,16}\M', '#', 'g');
+  END IF;
+  IF t ~ '[/\\]' THEN t := regexp_replace(t, '(^|[\s=(,\["<])(?:[a-z]:\\|\.{0,2}/)[^\s:,;)"\]>]+', '\1/#', 'g'); END IF;
+  IF t ~ '[0-9]' THEN
+    t := regexp_replace(t, '\m[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\M', '#', 'g');
+    t := regexp_replace(t, '\m[0-9]{4}-[0-9]{2}-[0-9]{2}([t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?(z|[+-][0-9]{2}:?([0-9]{2})?))?)?', '#', 'g');
+    t := regexp_replace(t, '\m(http(?:/[0-9.]+)?|status|code|sqlstate|errno|exit|error)([\s:=#(]+)([0-9][0-9a-z]{0,4})\M', E'\\1\\2\x01\\3', 'g');
+    t := regexp_replace(t, '0x[0-9a-f]+', '#', 'g');
+    IF t ~ ':[0-9a-f]*:' THEN t := regexp_replace(t, '\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){3,7}', '#', 'g'); END IF;
+    t := regexp_replace(t, '\m(?=[a-z_-]*[0-9])(?=[0-9a-f]{7,}\M|[0-9a-z_-]{16,}\M)[0-9a-z_-]+', '#', 'g');
+    t := regexp_replace(t, E'(\x01' || '[0-9][0-9a-z]*)|[0-9]+([.,:][0-9]+)*', '\1#', 'g');
+    t := regexp_replace(t, '(^|[\s=(:,\[])[+-]#', '\1#', 'g');
+  END IF;
+  IF strpos(t, '#') > 0 THEN t := regexp_replace(t, '(["/]?#"?)(\s*[,;]\s*["/]?#"?)+', '\1', 'g'); END IF;
+  RETURN left(md5(btrim(regexp_replace(t, '  +', ' ', 'g'))), 16);
+END $$;
 
 -- Dead letters are counted here and not in the statements that write them: there are several, and none is on the way of every job.
 CREATE FUNCTION waybill.count_died() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -462,13 +497,17 @@ END $$;
 CREATE TRIGGER jobs_dead_gone AFTER DELETE ON waybill.jobs_dead REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION waybill.count_undead();
 
--- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once.
+-- Makes the partitions of today and the days ahead, and names each one made. Safe when several do it at once. By the owner's right: whoever
+-- cancels or settles first on a day without a partition may be somebody who may create nothing.
 CREATE FUNCTION waybill.make_partitions(days_ahead integer DEFAULT 14) RETURNS SETOF text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   day date;
   name text;
 BEGIN
+  IF days_ahead NOT BETWEEN 0 AND 366 THEN
+    RAISE EXCEPTION 'days_ahead is %', days_ahead USING ERRCODE = '22023', HINT = 'Between 0 and 366.';
+  END IF;
   FOR day IN SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + days_ahead, '1 day') d LOOP
     name := 'jobs_done_' || to_char(day, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('waybill.' || name) IS NOT NULL;
@@ -520,6 +559,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     coalesce(t.enqueued, 0) = coalesce(c.present, 0) + coalesce(t.purged, 0),
     format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
   FROM tallied t FULL JOIN counted c ON c.kind = t.kind
+  UNION ALL
+  SELECT '2: figures as counted, kind ' || kind, false, format('%s is no word of the tally', what)
+  FROM waybill.tally
+  WHERE what NOT IN ('enqueued', 'purged', 'scheduled', 'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', 'interrupted',
+    'revived', 'dropped')
   UNION ALL
   SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
     format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)

@@ -163,6 +163,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
   FROM tallied t FULL JOIN counted c ON c.kind = t.kind
   UNION ALL
+  SELECT '2: figures as counted, kind ' || kind, false, format('%s is no word of the tally', what)
+  FROM waybill.tally
+  WHERE what NOT IN ('enqueued', 'purged', 'scheduled', 'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', 'interrupted',
+    'revived', 'dropped')
+  UNION ALL
   SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
     format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)
   FROM tallied t FULL JOIN counted c ON c.kind = t.kind

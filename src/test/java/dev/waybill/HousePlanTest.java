@@ -52,15 +52,32 @@ class HousePlanTest {
     doors.put("db", Set.of());
     doors.put("embedded", Set.of());
     doors.put("audit", Set.of());
+    doors.put("deadletter", Set.of("job", "db", "audit"));
     doors.put("policy", Set.of("job", "db"));
     doors.put("enqueue", Set.of("db"));
     doors.put("claim", Set.of("job", "db", "policy"));
     doors.put("settle", Set.of("job", "db", "policy"));
     doors.put("run", Set.of("job", "db", "policy", "claim", "settle"));
+    doors.put("pull", Set.of("job", "db", "policy", "claim", "settle"));
     doors.put("retain", Set.of("job", "db", "policy"));
-    doors.put("observe", Set.of("job", "db", "run", "retain", "settle"));
+    doors.put("observe", Set.of("job", "db", "pull", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
-    doors.put("api", Set.of("access", "db", "enqueue", "job"));
+    doors.put("deliver", Set.of("job", "policy", "run"));
+    doors.put("figures", Set.of("db"));
+    doors.put("fleet", Set.of("db", "run"));
+    doors.put(
+        "api",
+        Set.of(
+            "access",
+            "audit",
+            "db",
+            "deadletter",
+            "enqueue",
+            "figures",
+            "fleet",
+            "job",
+            "policy",
+            "pull"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }

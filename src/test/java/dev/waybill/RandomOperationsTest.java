@@ -49,6 +49,7 @@ class RandomOperationsTest {
   private static final class Job {
     final long id;
     final String kind;
+    final String tenant;
     final @Nullable String key;
     final @Nullable Integer maxAttempts;
     String state;
@@ -57,8 +58,15 @@ class RandomOperationsTest {
     int cancelledAttempt;
     @Nullable UUID token;
 
-    Job(long id, String kind, @Nullable String key, @Nullable Integer maxAttempts, String state) {
+    Job(
+        long id,
+        String kind,
+        String tenant,
+        @Nullable String key,
+        @Nullable Integer maxAttempts,
+        String state) {
       this.id = id;
+      this.tenant = tenant;
       this.kind = kind;
       this.key = key;
       this.maxAttempts = maxAttempts;
@@ -152,6 +160,7 @@ class RandomOperationsTest {
 
   private void enqueue() throws SQLException {
     String kind = any(KINDS);
+    String tenant = "t" + random.nextInt(4);
     @Nullable String key = random.nextInt(3) == 0 ? "key" + random.nextInt(6) : null;
     @Nullable Integer max = random.nextInt(3) == 0 ? 1 + random.nextInt(3) : null;
     boolean later = random.nextInt(4) == 0;
@@ -162,7 +171,7 @@ class RandomOperationsTest {
               run_at => CASE WHEN ? THEN now() + interval '1 day' END)
             """,
             kind,
-            "t" + random.nextInt(4),
+            tenant,
             random.nextInt(3) - 1,
             key,
             max,
@@ -171,7 +180,11 @@ class RandomOperationsTest {
         key == null
             ? null
             : model.values().stream()
-                .filter(j -> j.lives() && j.kind.equals(kind) && key.equals(j.key))
+                .filter(j ->
+                    j.lives()
+                        && j.kind.equals(kind)
+                        && j.tenant.equals(tenant)
+                        && key.equals(j.key))
                 .findFirst()
                 .orElse(null);
     log.add("enqueue " + kind + " key=" + key + " -> " + id);
@@ -181,7 +194,7 @@ class RandomOperationsTest {
     }
     assertTrue(!model.containsKey(id), "a new id");
     enqueued++;
-    model.put(id, new Job(id, kind, key, max, later ? "scheduled" : "ready"));
+    model.put(id, new Job(id, kind, tenant, key, max, later ? "scheduled" : "ready"));
   }
 
   private void enqueueMany() throws SQLException {
@@ -191,7 +204,7 @@ class RandomOperationsTest {
     log.add("enqueue_many " + kind + " -> " + ids);
     assertEquals(n, ids.size());
     enqueued += n;
-    ids.forEach(id -> model.put(id, new Job(id, kind, null, null, "ready")));
+    ids.forEach(id -> model.put(id, new Job(id, kind, "", null, null, "ready")));
   }
 
   private void cancel() throws SQLException {

@@ -143,8 +143,13 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
     return AgroalDataSource.from(settings);
   }
 
+  /** For a connection that is not of the pool; user and password are postgres. */
+  public String url() {
+    return url;
+  }
+
   /** What the connections of the engine begin with. */
-  private static String sessionSettings() {
+  public static String sessionSettings() {
     var properties = new Properties();
     try (Reader in =
         Files.newBufferedReader(

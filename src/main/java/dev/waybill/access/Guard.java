@@ -3,7 +3,9 @@ package dev.waybill.access;
 import jakarta.inject.Inject;
 import jakarta.ws.rs.container.ContainerRequestContext;
 import jakarta.ws.rs.container.ResourceInfo;
+import jakarta.ws.rs.core.HttpHeaders;
 import java.lang.reflect.Method;
+import java.sql.SQLException;
 import java.util.Arrays;
 import org.jboss.resteasy.reactive.server.ServerRequestFilter;
 import org.jspecify.annotations.Nullable;
@@ -11,10 +13,12 @@ import org.jspecify.annotations.Nullable;
 /** Stands at the HTTP door: every request passes here before its body is read. */
 final class Guard {
 
+  private final Access access;
   private final CurrentCaller current;
 
   @Inject
-  Guard(CurrentCaller current) {
+  Guard(Access access, CurrentCaller current) {
+    this.access = access;
     this.current = current;
   }
 
@@ -23,10 +27,13 @@ final class Guard {
    * the resource methods for reflection in the native image.
    */
   @ServerRequestFilter
-  public void check(ResourceInfo operation, ContainerRequestContext request) {
+  public void check(ResourceInfo operation, ContainerRequestContext request) throws SQLException {
     @Nullable Method method = operation.getResourceMethod();
     @Nullable Allowed allowed = method == null ? null : method.getAnnotation(Allowed.class);
-    Caller caller = Caller.ANYBODY;
+    Caller caller =
+        access.caller(
+            request.getHeaderString(HttpHeaders.AUTHORIZATION),
+            request.getHeaderString(HttpHeaders.HOST));
     if (allowed == null) {
       throw Denied.forbidden("Nothing says who may do this.");
     }

@@ -13,6 +13,15 @@ public enum Role {
   /** Looks, and changes nothing. */
   VIEWER;
 
+  /**
+   * Whether payloads and results may be read unless the credential says otherwise. A producer knows
+   * its payloads, but not those of the other producers of its tenant; a worker gets those that it
+   * leases.
+   */
+  boolean readsPayloads() {
+    return this == OPERATOR;
+  }
+
   /** As settings, JSON and the docs spell it. */
   public String word() {
     return name().toLowerCase(Locale.ROOT);

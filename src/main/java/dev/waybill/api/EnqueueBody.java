@@ -9,14 +9,15 @@ import org.jspecify.annotations.Nullable;
 @Schema(name = "NewJob", requiredProperties = "kind")
 public record EnqueueBody(
     @Schema(examples = "echo") @Nullable String kind,
-    @Schema(
-            type = org.eclipse.microprofile.openapi.annotations.enums.SchemaType.OBJECT,
-            description = "Any JSON value; default {}")
+    @Schema(implementation = Object.class, description = "Any JSON value; default {}")
         @Nullable JsonNode payload,
     @Schema(description = "Whose job it is; default ''") @Nullable String tenant,
     @Schema(description = "Smaller goes first; default 0") @Nullable Integer priority,
     @Schema(format = "date-time", description = "Not before this time") @Nullable String runAt,
-    @Schema(description = "Instead of runAt: an ISO 8601 duration, or seconds", examples = "PT5M")
+    @Schema(
+            implementation = Object.class,
+            description = "Instead of runAt: an ISO 8601 duration, or seconds",
+            examples = "PT5M")
         @Nullable JsonNode delay,
     @Schema(description = "At most one live job of a kind has this key") @Nullable String dedupeKey,
     @Nullable Integer maxAttempts,

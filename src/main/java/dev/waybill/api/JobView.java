@@ -2,6 +2,8 @@ package dev.waybill.api;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
 import com.fasterxml.jackson.annotation.JsonRawValue;
+import dev.waybill.enqueue.NewJob;
+import dev.waybill.enqueue.Queue;
 import java.time.OffsetDateTime;
 import java.util.List;
 import org.eclipse.microprofile.openapi.annotations.enums.SchemaType;
@@ -9,7 +11,23 @@ import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.jspecify.annotations.Nullable;
 
 /** A job as REST shows it, live or finished. */
-@Schema(name = "Job")
+@Schema(
+    name = "Job",
+    requiredProperties = {
+      "id",
+      "kind",
+      "tenant",
+      "priority",
+      "state",
+      "payloadVersion",
+      "attempt",
+      "crashes",
+      "createdAt",
+      "runAt",
+      "tags",
+      "attempts",
+      "timings"
+    })
 @JsonInclude(JsonInclude.Include.NON_NULL)
 public record JobView(
     long id,
@@ -21,7 +39,7 @@ public record JobView(
     @Nullable
         @JsonRawValue
         @Schema(
-            type = SchemaType.OBJECT,
+            implementation = Object.class,
             description = "Left out, as result is, for callers that may not read payloads")
         String payload,
     int payloadVersion,
@@ -34,8 +52,8 @@ public record JobView(
     @Nullable OffsetDateTime finishedAt,
     @Nullable String worker,
     @Nullable String lastError,
-    @Nullable @JsonRawValue @Schema(type = SchemaType.OBJECT) String result,
-    @Nullable @JsonRawValue @Schema(type = SchemaType.OBJECT) String progress,
+    @Nullable @JsonRawValue @Schema(implementation = Object.class) String result,
+    @Nullable @JsonRawValue @Schema(implementation = Object.class) String progress,
     List<String> tags,
     @Nullable String dedupeKey,
     @JsonRawValue @Schema(type = SchemaType.ARRAY, implementation = AttemptView.class)
@@ -43,7 +61,7 @@ public record JobView(
     Timings timings) {
 
   /** One attempt of a job. */
-  @Schema(name = "Attempt")
+  @Schema(name = "Attempt", requiredProperties = "attempt")
   @JsonInclude(JsonInclude.Include.NON_NULL)
   public record AttemptView(
       int attempt,
@@ -51,7 +69,40 @@ public record JobView(
       @Nullable OffsetDateTime startedAt,
       @Nullable OffsetDateTime endedAt,
       @Nullable String outcome,
-      @Nullable String error) {}
+      @Nullable String error,
+      @Schema(
+              description =
+                  "Of outcome replayed, which is no attempt: who returned the dead letter")
+          @Nullable String by,
+      @Schema(description = "Of outcome replayed: how many attempts more it was allowed")
+          @Nullable Integer allowed) {}
+
+  /** As it was when it was enqueued: what the request said, and the times that it got. */
+  static JobView fresh(NewJob job, Queue.Told told, boolean payloads) {
+    return new JobView(
+        told.id(),
+        job.kind(),
+        job.tenant(),
+        job.priority(),
+        told.runAt().isAfter(told.createdAt()) ? "scheduled" : "ready",
+        payloads ? job.payload() : null,
+        job.payloadVersion(),
+        0,
+        job.maxAttempts(),
+        0,
+        told.createdAt(),
+        told.runAt(),
+        null,
+        null,
+        null,
+        null,
+        null,
+        null,
+        job.tags(),
+        job.dedupeKey(),
+        "[]",
+        new Timings(null, null));
+  }
 
   /** How long it took, by the database's clock. */
   @JsonInclude(JsonInclude.Include.NON_NULL)

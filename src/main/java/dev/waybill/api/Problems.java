@@ -29,11 +29,15 @@ final class Problems {
   @ServerExceptionMapper
   public Response database(SQLException failure) {
     return switch (SqlState.of(failure)) {
-      case UNREACHABLE, TRY_AGAIN, TIMED_OUT -> {
+      case TRY_AGAIN -> {
+        LOG.warnf("request failed, database busy sqlstate=%s", failure.getSQLState());
+        yield Problem.busy().response();
+      }
+      case UNREACHABLE, TIMED_OUT -> {
         LOG.warnf("request failed, database away sqlstate=%s", failure.getSQLState());
         yield Problem.unavailable().response();
       }
-      case BAD_VALUE, DUPLICATE -> refusedValue(failure).response();
+      case BAD_VALUE, DUPLICATE -> refused(failure).response();
       case NO_PARTITION, BROKEN, UNKNOWN -> {
         LOG.errorf("request failed sqlstate=%s", failure.getSQLState());
         yield Problem.internal().response();
@@ -45,7 +49,7 @@ final class Problems {
    * The limits are the database's: its refusals name the column, and the hint says what would be
    * right.
    */
-  private static Problem refusedValue(SQLException failure) {
+  static Problem refused(SQLException failure) {
     @Nullable ServerErrorMessage said =
         failure instanceof PSQLException refused ? refused.getServerErrorMessage() : null;
     @Nullable String column = said == null ? null : said.getColumn();

@@ -9,6 +9,7 @@ import com.fasterxml.jackson.databind.JsonMappingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.MapperFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.ObjectReader;
 import com.fasterxml.jackson.databind.cfg.CoercionAction;
 import com.fasterxml.jackson.databind.cfg.CoercionInputShape;
 import com.fasterxml.jackson.databind.json.JsonMapper;
@@ -23,6 +24,7 @@ import java.time.OffsetDateTime;
 import java.time.format.DateTimeParseException;
 import java.util.List;
 import java.util.Objects;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -33,6 +35,10 @@ import org.jspecify.annotations.Nullable;
 final class Requests {
 
   private static final int DEPTH_MAX = 70;
+
+  /** W3C Trace Context. One that is not valid is ignored, as the standard says. */
+  private static final Pattern TRACEPARENT =
+      Pattern.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
 
   /** PostgreSQL's numeric keeps no more digits after the point. */
   private static final int SCALE_MAX = 16_383;
@@ -61,7 +67,26 @@ final class Requests {
   }
 
   NewJob newJob(byte[] body, Caller caller) {
-    EnqueueBody read = read(body, EnqueueBody.class);
+    return newJob(read(body, EnqueueBody.class), caller, null);
+  }
+
+  NewJob newJob(byte[] body, Caller caller, @Nullable String traceparent) {
+    return newJob(read(body, EnqueueBody.class), caller, traceparent);
+  }
+
+  /** The jobs of a batch, one after the other. */
+  ObjectReader eachJob() {
+    return mapper
+        .readerFor(EnqueueBody.class)
+        .without(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+  }
+
+  /** Any JSON, as strictly read. */
+  JsonNode tree(byte[] body) {
+    return read(body, JsonNode.class);
+  }
+
+  NewJob newJob(EnqueueBody read, Caller caller, @Nullable String traceparent) {
     if (read.kind() == null) {
       throw Problem.invalid("kind", "It is missing.");
     }
@@ -75,63 +100,73 @@ final class Requests {
         storable("tenant", caller.tenantFor(read.tenant())),
         Objects.requireNonNullElse(read.priority(), 0),
         runAt(read.runAt()),
-        delay(read.delay()),
+        duration("delay", read.delay()),
         read.dedupeKey() == null ? null : storable("dedupeKey", read.dedupeKey()),
         read.maxAttempts(),
         tags(read.tags()),
         Objects.requireNonNullElse(read.payloadVersion(), 1),
-        null);
+        traceparent != null && TRACEPARENT.matcher(traceparent).matches() ? traceparent : null);
   }
 
-  private <T> T read(byte[] body, Class<T> type) {
+  <T> T read(byte[] body, Class<T> type) {
     try {
       @Nullable T read = mapper.readValue(body, type);
       if (read == null) {
         throw Problem.malformed("A JSON object is expected.");
       }
       return read;
-    } catch (JsonMappingException mismatch) {
-      throw mismatch.getPath().isEmpty()
-          ? Problem.malformed("A JSON object is expected.")
-          : Problem.invalid(
-              path(mismatch), "It has the wrong type or format, or is no field of this request.");
     } catch (JsonProcessingException unreadable) {
-      if (unreadable instanceof JsonParseException twice
-          && String.valueOf(twice.getOriginalMessage()).startsWith("Duplicate")) {
-        throw Problem.invalid(
-            String.valueOf(twice.getProcessor().getParsingContext().getCurrentName()),
-            "It is there twice.");
-      }
-      var at = unreadable.getLocation();
-      throw Problem.malformed(
-          at == null
-              ? "It is not JSON."
-              : "See line " + at.getLineNr() + ", column " + at.getColumnNr() + ".");
+      throw refused(unreadable);
     } catch (java.io.IOException _) {
       throw Problem.malformed("It is not UTF-8.");
     }
+  }
+
+  static Problem.Thrown refused(JsonProcessingException unreadable) {
+    if (unreadable.getCause() instanceof Problem.Thrown limit) {
+      return limit; // The body ran into its limit in the middle of a value.
+    }
+    if (unreadable instanceof JsonMappingException mismatch) {
+      return mismatch.getPath().isEmpty()
+          ? Problem.malformed("A JSON object is expected.")
+          : Problem.invalid(
+              path(mismatch), "It has the wrong type or format, or is no field of this request.");
+    }
+    if (unreadable instanceof JsonParseException twice
+        && String.valueOf(twice.getOriginalMessage()).startsWith("Duplicate")) {
+      return Problem.invalid(
+          String.valueOf(twice.getProcessor().getParsingContext().getCurrentName()),
+          "It is there twice.");
+    }
+    var at = unreadable.getLocation();
+    return Problem.malformed(
+        at == null
+            ? "It is not JSON."
+            : "See line " + at.getLineNr() + ", column " + at.getColumnNr() + ".");
   }
 
   private static String path(JsonMappingException mismatch) {
     return String.valueOf(mismatch.getPath().getFirst().getFieldName());
   }
 
-  private String payload(@Nullable JsonNode payload) {
-    if (payload == null || payload.isMissingNode()) {
-      return "{}";
-    }
-    if (!numbersFit(payload)) {
+  String payload(@Nullable JsonNode payload) {
+    return payload == null || payload.isMissingNode() ? "{}" : json("payload", payload);
+  }
+
+  /** As text that jsonb takes. */
+  String json(String field, JsonNode node) {
+    if (!numbersFit(node)) {
       throw Problem.invalid(
-          "payload", "It holds a number that no double can hold; send it as a string.");
+          field, "It holds a number that no double can hold; send it as a string.");
     }
     try {
-      String json = storable("payload", mapper.writeValueAsString(payload));
+      String json = storable(field, mapper.writeValueAsString(node));
       if (JsonText.holdsNul(json)) {
-        throw Problem.invalid("payload", "It holds U+0000.");
+        throw Problem.invalid(field, "It holds U+0000.");
       }
       return json;
     } catch (JsonProcessingException _) {
-      throw Problem.invalid("payload", "It cannot be written as JSON.");
+      throw Problem.invalid(field, "It cannot be written as JSON.");
     }
   }
 
@@ -148,7 +183,7 @@ final class Requests {
     return true;
   }
 
-  private static @Nullable OffsetDateTime runAt(@Nullable String runAt) {
+  static @Nullable OffsetDateTime runAt(@Nullable String runAt) {
     if (runAt == null) {
       return null;
     }
@@ -177,21 +212,21 @@ final class Requests {
     return List.copyOf(tags);
   }
 
-  private static @Nullable Duration delay(@Nullable JsonNode delay) {
-    if (delay == null || delay.isNull()) {
+  static @Nullable Duration duration(String field, @Nullable JsonNode said) {
+    if (said == null || said.isNull()) {
       return null;
     }
     try {
       Duration read =
-          delay.isIntegralNumber() && delay.canConvertToLong()
-              ? Duration.ofSeconds(delay.longValue())
-              : Duration.parse(delay.isTextual() ? delay.textValue() : "");
+          said.isIntegralNumber() && said.canConvertToLong()
+              ? Duration.ofSeconds(said.longValue())
+              : Duration.parse(said.isTextual() ? said.textValue() : "");
       if (read.isNegative() || read.compareTo(Duration.ofDays(3653)) > 0) {
-        throw Problem.invalid("delay", "Between 0 and 10 years.");
+        throw Problem.invalid(field, "Between 0 and 10 years.");
       }
       return read;
     } catch (DateTimeException | ArithmeticException _) {
-      throw Problem.invalid("delay", "An ISO 8601 duration such as PT5M, or a number of seconds.");
+      throw Problem.invalid(field, "An ISO 8601 duration such as PT5M, or a number of seconds.");
     }
   }
 
@@ -199,7 +234,7 @@ final class Requests {
    * PostgreSQL stores neither U+0000 nor half of a surrogate pair; said here by field, since there
    * it would be said by byte.
    */
-  private static String storable(String field, String text) {
+  static String storable(String field, String text) {
     for (int i = 0; i < text.length(); i++) {
       char c = text.charAt(i);
       boolean pair =

@@ -13,7 +13,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -81,18 +83,53 @@ public final class Claimer {
   private final Database database;
   private final Policies policies;
   private final String worker;
-  private final Map<String, Integer> kinds;
+  private final Wanted wanted;
   private final Lanes lanes = new Lanes();
+  private final @Nullable String tenant;
   private long heldMillis;
+  private boolean full;
 
   /**
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
    */
   public Claimer(Database database, Policies policies, String worker, Map<String, Integer> kinds) {
+    this(database, policies, worker, () -> kinds, null);
+  }
+
+  /**
+   * @param takes which of the kinds, by their policy as it is at the moment
+   * @param tenant only this tenant's jobs; null for all
+   */
+  public Claimer(
+      Database database,
+      Policies policies,
+      String worker,
+      Map<String, Integer> kinds,
+      Predicate<Policy> takes,
+      @Nullable String tenant) {
+    this(
+        database,
+        policies,
+        worker,
+        () -> {
+          var now = new HashMap<>(kinds);
+          now.keySet().removeIf(kind -> !takes.test(policies.of(kind)));
+          return now;
+        },
+        tenant);
+  }
+
+  public Claimer(Database database, Policies policies, String worker, Wanted wanted) {
+    this(database, policies, worker, wanted, null);
+  }
+
+  private Claimer(
+      Database database, Policies policies, String worker, Wanted wanted, @Nullable String tenant) {
     this.database = database;
     this.policies = policies;
     this.worker = worker;
-    this.kinds = Map.copyOf(kinds);
+    this.wanted = wanted;
+    this.tenant = tenant;
   }
 
   /** Whether the last sweep left something to claim. */
@@ -102,9 +139,17 @@ public final class Claimer {
 
   /** Looks for what is ready. */
   public void sweep() throws SQLException {
-    var open = new HashMap<>(kinds);
-    open.keySet().retainAll(policies.notPaused(kinds.keySet()));
-    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open)));
+    var open = new HashMap<>(wanted.kinds());
+    open.keySet().retainAll(policies.notPaused(open.keySet()));
+    List<Lane> found = open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open));
+    lanes.refresh(
+        tenant == null
+            ? found
+            : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
+  }
+
+  public Set<String> kinds() {
+    return wanted.kinds().keySet();
   }
 
   /**
@@ -125,7 +170,7 @@ public final class Claimer {
       """;
 
   public void arm() throws SQLException {
-    Object[] sorted = kinds.keySet().stream().sorted().toArray();
+    Object[] sorted = wanted.kinds().keySet().stream().sorted().toArray();
     database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(ARM)) {
         Array names = connection.createArrayOf("text", sorted);
@@ -140,6 +185,7 @@ public final class Claimer {
   public List<Claimed> claim(int max) throws SQLException {
     if (lanes.isEmpty()) {
       heldMillis = 0;
+      full = false;
       return List.of();
     }
     List<String> capped =
@@ -154,8 +200,13 @@ public final class Claimer {
   private List<Took> claim(Connection connection, Headroom headroom, int max) throws SQLException {
     int quantum = Math.max(QUANTUM, Math.ceilDiv(max, lanes.tenants()));
     int each = Math.min(quantum, max);
-    List<Lanes.Turn> turn = lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each));
+    Map<String, Integer> room = wanted.room();
+    List<Lanes.Turn> turn =
+        room.isEmpty()
+            ? lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each))
+            : lanes.next(Math.ceilDiv(max, each), lane -> allot(lane, each, headroom, room));
     heldMillis = headroom.heldMillis();
+    full = headroom.full();
     if (turn.isEmpty()) {
       return List.of();
     }
@@ -170,12 +221,32 @@ public final class Claimer {
     return took;
   }
 
+  /** Its kind may be worked on here only so many times at once. */
+  private static int allot(Lane lane, int each, Headroom headroom, Map<String, Integer> room) {
+    @Nullable Integer left = room.get(lane.kind());
+    if (left == null) {
+      return headroom.allot(lane, each);
+    }
+    if (left <= 0) {
+      headroom.noRoom();
+      return 0;
+    }
+    int most = headroom.allot(lane, Math.min(each, left));
+    room.put(lane.kind(), left - most);
+    return most;
+  }
+
   /**
    * When the last claim passed lanes over because a cap is reached: how soon to ask again. 0 when
    * it did not.
    */
   public long heldMillis() {
     return heldMillis;
+  }
+
+  /** Whether the last claim passed lanes over that may have room as soon as a job of ours ends. */
+  public boolean waitsForPlace() {
+    return full;
   }
 
   private record Took(Claimed job, long runAtMicros) {}

@@ -44,7 +44,7 @@ final class Headroom {
       """
       SELECT k.kind, k.tenant_cap, k.kind_cap, k.rate_per_second,
         least(1.25 + k.rate_per_second * 0.05,
-          coalesce(r.left_over + greatest(0, extract(epoch FROM clock.at - r.at)) * k.rate_per_second, 1)) AS left_over,
+          coalesce(r.left_over + greatest(0, extract(epoch FROM clock.at - r.at)) * k.rate_per_second, 'infinity')) AS left_over,
         clock.at, busy.tenant, busy.n
       FROM (SELECT clock_timestamp() AS at) clock CROSS JOIN waybill.kinds k
       LEFT JOIN waybill.rates r ON r.kind = k.kind
@@ -77,6 +77,7 @@ final class Headroom {
   private final Map<String, Kind> decided;
   private final Collection<String> capped;
   private long heldMillis = Long.MAX_VALUE;
+  private boolean full;
 
   private Headroom(Collection<String> capped, Map<String, Kind> decided) {
     this.capped = capped;
@@ -154,12 +155,17 @@ final class Headroom {
       n = Math.min(n, kind.tenantCap - kind.running.getOrDefault(lane.tenant(), 0));
     }
     if (n <= 0) {
+      full = true;
       held(AGAIN_MILLIS);
     }
     if (kind.ratePerSecond != null) {
-      int rate = (int) Math.min(Integer.MAX_VALUE, Math.floor(kind.leftOver)) - kind.begun;
-      if (rate <= 0) {
+      // Not each half a millisecond's worth by itself: a claim that takes two jobs costs like one
+      // that takes fifty.
+      double worthwhile = kind.begun > 0 ? 1 : Math.max(1, bucket(kind.ratePerSecond) / 2);
+      int rate = (int) Math.min(Integer.MAX_VALUE, kind.leftOver) - kind.begun;
+      if (rate < Math.min(n, worthwhile)) {
         held(Math.clamp((long) (250 / kind.ratePerSecond), 25, 1_000));
+        rate = 0;
       }
       n = Math.min(n, rate);
     }
@@ -172,6 +178,20 @@ final class Headroom {
     return n;
   }
 
+  /**
+   * How many attempts a rate allows at once, after a pause: that which comes in a twentieth of a
+   * second, and one.
+   */
+  private static double bucket(double ratePerSecond) {
+    return 1.25 + ratePerSecond * 0.05;
+  }
+
+  /** No room here, whatever the caps say. */
+  void noRoom() {
+    full = true;
+    held(AGAIN_MILLIS);
+  }
+
   private void held(long millis) {
     heldMillis = Math.min(heldMillis, millis);
   }
@@ -179,6 +199,11 @@ final class Headroom {
   /** When a lane was passed over for want of room: how soon to ask again; otherwise 0. */
   long heldMillis() {
     return heldMillis == Long.MAX_VALUE ? 0 : heldMillis;
+  }
+
+  /** Whether a lane was passed over that may have room as soon as a running job ends. */
+  boolean full() {
+    return full;
   }
 
   /** Writes down what was begun of the kinds that have a rate, in the transaction of the claim. */

@@ -53,6 +53,7 @@ public final class Listener {
     properties.setProperty("password", password);
     properties.setProperty("ApplicationName", "waybill listener");
     properties.setProperty("connectTimeout", "5");
+    properties.setProperty("loginTimeout", "5");
     properties.setProperty("socketTimeout", String.valueOf(SOCKET_TIMEOUT_SECONDS));
     properties.setProperty("tcpKeepAlive", "true");
   }

@@ -1,5 +1,7 @@
 package dev.waybill.db;
 
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
@@ -14,6 +16,8 @@ import org.flywaydb.core.api.FlywayException;
 import org.flywaydb.core.api.MigrationInfo;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
+import org.postgresql.util.PSQLException;
+import org.postgresql.util.ServerErrorMessage;
 
 /**
  * The schema and its version. Migrations run under Flyway's own lock, so any number of pods may
@@ -55,13 +59,15 @@ public final class Schema {
   private static final int TRIES = 60;
 
   private final Database database;
+  private final Session session;
   private final Flyway flyway;
   private volatile boolean current;
   private volatile List<String> lost = List.of();
 
   @Inject
-  Schema(Database database, Flyway flyway) {
+  Schema(Database database, Session session, Flyway flyway) {
     this.database = database;
+    this.session = session;
     this.flyway = flyway;
   }
 
@@ -124,6 +130,12 @@ public final class Schema {
     current = true;
   }
 
+  /** At start: what nobody would notice for weeks. */
+  public void checkSettings() throws SQLException {
+    session.check();
+    checkTable();
+  }
+
   /**
    * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
    * a migration or an administrator that reset these settings would be noticed weeks later.
@@ -143,7 +155,17 @@ public final class Schema {
     lost = missing;
   }
 
-  /** What {@link #checkTable} missed when it last looked. */
+  /** Again from time to time: what is lost later is said by then. */
+  @Scheduled(every = "1h", delayed = "1h", concurrentExecution = ConcurrentExecution.SKIP)
+  void checkSettingsAgain() {
+    try {
+      checkSettings();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "settings not checked, in an hour again");
+    }
+  }
+
+  /** What {@link #checkSettings} missed when it last looked. */
   public List<String> lostSettings() {
     return lost;
   }
@@ -180,7 +202,20 @@ public final class Schema {
     current = true;
   }
 
-  private static String firstLine(Exception failure) {
+  /**
+   * What the server said, with its hint, if it is the server that refused: of a migration Flyway
+   * would say first which file it was.
+   */
+  static String firstLine(Exception failure) {
+    for (@Nullable Throwable cause = failure; cause != null; cause = cause.getCause()) {
+      @Nullable ServerErrorMessage said =
+          cause instanceof PSQLException refused ? refused.getServerErrorMessage() : null;
+      if (said != null) {
+        return said.getHint() == null
+            ? String.valueOf(said.getMessage())
+            : said.getMessage() + ". " + said.getHint();
+      }
+    }
     return String.valueOf(failure.getMessage()).strip().lines().findFirst().orElse("no reason");
   }
 }

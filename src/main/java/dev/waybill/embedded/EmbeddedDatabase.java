@@ -140,13 +140,13 @@ public final class EmbeddedDatabase implements AutoCloseable {
     return password;
   }
 
-  /** For a shell, complete with the password. */
+  /** For a shell, which reads the password from its file: the line goes to a log. */
   public String psqlCommand() {
     return "psql \"postgresql://"
         + Cluster.USER
-        + ":"
-        + password
-        + "@127.0.0.1:"
+        + ":$(cat '"
+        + data.passwordFile()
+        + "')@127.0.0.1:"
         + port
         + "/"
         + Cluster.DATABASE

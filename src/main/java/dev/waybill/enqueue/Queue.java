@@ -2,12 +2,18 @@ package dev.waybill.enqueue;
 
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
+import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Types;
+import java.time.OffsetDateTime;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.Function;
 import javax.sql.DataSource;
+import org.jspecify.annotations.Nullable;
 
 /** Enqueues from Java. */
 @Singleton
@@ -18,6 +24,26 @@ public final class Queue {
       SELECT waybill.enqueue(kind => ?, payload => ?::jsonb, tenant => ?, priority => ?,
         run_at => coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond'), dedupe_key => ?, max_attempts => ?,
         tags => ?::text[], payload_version => ?, traceparent => ?)
+      """;
+
+  /** With the times that the job got, so that nobody needs to read it. */
+  private static final String ENQUEUE_TOLD =
+      """
+      SELECT waybill.enqueue(kind => ?, payload => ?::jsonb, tenant => ?, priority => ?, run_at => at.run_at, dedupe_key => ?,
+        max_attempts => ?, tags => ?::text[], payload_version => ?, traceparent => ?), now(), coalesce(at.run_at, now())
+      FROM (SELECT coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond') AS run_at) at
+      """;
+
+  private static final String ENQUEUE_ROWS =
+      """
+      SELECT waybill.enqueue_rows(?::text[], ?::jsonb[], ?::text[], ?::integer[], ?::timestamptz[], ?::bigint[], ?::text[], ?::integer[],
+        ?::text[], ?::integer[], ?::text[])
+      """;
+
+  private static final String CHECK_ROW =
+      """
+      SELECT waybill.check_row(?, ?::jsonb, ?, ?, coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond'), ?, ?,
+        ?::text[], ?, ?)
       """;
 
   private final DataSource dataSource;
@@ -36,6 +62,127 @@ public final class Queue {
     try (Connection connection = dataSource.getConnection()) {
       return enqueue(connection, job);
     }
+  }
+
+  /**
+   * A job that was enqueued.
+   *
+   * @param id of the new job, or of the live one that has its dedupe key
+   * @param createdAt when, and
+   * @param runAt for when, if it is new
+   */
+  public record Told(long id, OffsetDateTime createdAt, OffsetDateTime runAt) {}
+
+  /** Enqueues in the transaction of this connection, and tells when that was. */
+  public Told enqueueTold(Connection connection, NewJob job) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_TOLD)) {
+      statement.setString(1, job.kind());
+      statement.setString(2, job.payload());
+      statement.setString(3, job.tenant());
+      statement.setInt(4, job.priority());
+      statement.setString(5, job.dedupeKey());
+      statement.setObject(6, job.maxAttempts(), Types.INTEGER);
+      statement.setString(7, tags(job));
+      statement.setInt(8, job.payloadVersion());
+      statement.setString(9, job.traceparent());
+      statement.setObject(10, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
+      statement.setObject(11, delayMillis(job), Types.BIGINT);
+      try (ResultSet row = statement.executeQuery()) {
+        row.next();
+        return new Told(
+            row.getLong(1),
+            row.getObject(2, OffsetDateTime.class),
+            row.getObject(3, OffsetDateTime.class));
+      }
+    }
+  }
+
+  /**
+   * Enqueues all of them, of whatever kinds and tenants, with one statement in the transaction of
+   * this connection; answers their ids in order. A few thousand at a time: they are sent as arrays.
+   */
+  public long[] enqueue(Connection connection, List<NewJob> jobs) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_ROWS)) {
+      statement.setArray(1, column(connection, "text", jobs, NewJob::kind, null));
+      statement.setArray(2, column(connection, "jsonb", jobs, NewJob::payload, null));
+      statement.setArray(3, column(connection, "text", jobs, NewJob::tenant, ""));
+      statement.setArray(4, column(connection, "int4", jobs, NewJob::priority, 0));
+      statement.setArray(5, column(connection, "timestamptz", jobs, NewJob::runAt, null));
+      statement.setArray(6, column(connection, "int8", jobs, Queue::delayMillis, null));
+      statement.setArray(7, column(connection, "text", jobs, NewJob::dedupeKey, null));
+      statement.setArray(8, column(connection, "int4", jobs, NewJob::maxAttempts, null));
+      statement.setArray(9, column(connection, "text", jobs, Queue::tags, null));
+      statement.setArray(10, column(connection, "int4", jobs, NewJob::payloadVersion, 1));
+      statement.setArray(11, column(connection, "text", jobs, NewJob::traceparent, null));
+      var ids = new long[jobs.size()];
+      try (ResultSet rows = statement.executeQuery()) {
+        int n = 0;
+        while (rows.next()) {
+          ids[n++] = rows.getLong(1);
+        }
+        if (n != ids.length) {
+          throw new IllegalStateException("enqueued " + n + " jobs of " + ids.length);
+        }
+      }
+      return ids;
+    }
+  }
+
+  /** An array without its elements stands for defaults throughout: nothing to send, or to read. */
+  private static Array column(
+      Connection connection,
+      String type,
+      List<NewJob> jobs,
+      Function<NewJob, @Nullable Object> of,
+      @Nullable Object usual)
+      throws SQLException {
+    var values = new @Nullable Object[jobs.size()];
+    boolean unusual = false;
+    for (int i = 0; i < values.length; i++) {
+      @Nullable Object value = of.apply(jobs.get(i));
+      values[i] = value;
+      unusual |= !Objects.equals(value, usual);
+    }
+    if (!unusual) {
+      return connection.createArrayOf(type, new Object[0]);
+    }
+    return connection.createArrayOf(type, values);
+  }
+
+  /** Throws what is wrong with this job, as enqueuing it would. */
+  public void check(Connection connection, NewJob job) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(CHECK_ROW)) {
+      statement.setString(1, job.kind());
+      statement.setString(2, job.payload());
+      statement.setString(3, job.tenant());
+      statement.setInt(4, job.priority());
+      statement.setObject(5, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
+      statement.setObject(6, delayMillis(job), Types.BIGINT);
+      statement.setString(7, job.dedupeKey());
+      statement.setObject(8, job.maxAttempts(), Types.INTEGER);
+      statement.setString(9, tags(job));
+      statement.setInt(10, job.payloadVersion());
+      statement.setString(11, job.traceparent());
+      boolean _ = statement.execute();
+    }
+  }
+
+  private static @Nullable Object delayMillis(NewJob job) {
+    return job.delay() == null ? null : job.delay().toMillis();
+  }
+
+  /** As PostgreSQL writes an array; null for none. */
+  private static @Nullable String tags(NewJob job) {
+    if (job.tags().isEmpty()) {
+      return null;
+    }
+    var text = new StringBuilder("{");
+    for (String tag : job.tags()) {
+      text.append(text.length() == 1 ? "\"" : ",\"")
+          .append(tag.replace("\\", "\\\\").replace("\"", "\\\""))
+          .append('"');
+    }
+    return text.append('}').toString();
   }
 
   /** Enqueues in the transaction of this connection. */

@@ -38,6 +38,26 @@ public record Claimed(
     return attempt >= maxAttempts;
   }
 
+  /** The same attempt, proven by another token. */
+  public Claimed withToken(UUID other) {
+    return new Claimed(
+        id,
+        kind,
+        tenant,
+        priority,
+        attempt,
+        maxAttempts,
+        exhausted,
+        other,
+        payload,
+        payloadVersion,
+        tags,
+        traceparent,
+        pickupMicros,
+        leaseMillis,
+        leaseEndNanos);
+  }
+
   /** Without the payload, which belongs in no log. */
   @Override
   public String toString() {

@@ -2,6 +2,7 @@ package dev.waybill.observe;
 
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
+import dev.waybill.pull.PullEvents;
 import dev.waybill.retain.RetainEvents;
 import dev.waybill.run.PoolEvents;
 import dev.waybill.settle.Settled;
@@ -20,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  * tenant, id or payload in a label.
  */
 @Singleton
-final class Meters implements PoolEvents, RetainEvents {
+final class Meters implements PoolEvents, PullEvents, RetainEvents {
 
   private static final Duration[] BUCKETS = {
     Duration.ofMillis(1), Duration.ofMillis(2), Duration.ofMillis(5), Duration.ofMillis(10),

@@ -35,6 +35,7 @@ public final class Policies {
 
   private final Database database;
   private volatile Map<String, Policy> known = Map.of();
+  private volatile Map<Delivery, Set<String>> byDelivery = Map.of();
   private volatile boolean everRead;
   private volatile long readNanos;
 
@@ -44,6 +45,11 @@ public final class Policies {
 
   public Policy of(String kind) {
     return known.getOrDefault(kind, Policy.DEFAULT);
+  }
+
+  /** The kinds whose policy says so; not those that nobody said anything about. */
+  public Set<String> deliveredBy(Delivery delivery) {
+    return byDelivery.getOrDefault(delivery, Set.of());
   }
 
   public Set<String> notPaused(Set<String> kinds) {
@@ -67,6 +73,11 @@ public final class Policies {
     refresh();
   }
 
+  /** What the configuration says of kinds, where the database has no value of its own. */
+  public void sow(Seeds seeds) throws SQLException {
+    seeds.sow(database);
+  }
+
   public void refresh() throws SQLException {
     known =
         database.run(connection -> {
@@ -79,6 +90,10 @@ public final class Policies {
           }
           return Map.copyOf(read);
         });
+    byDelivery =
+        known.keySet().stream()
+            .collect(
+                Collectors.groupingBy(kind -> of(kind).delivery(), Collectors.toUnmodifiableSet()));
     readNanos = System.nanoTime();
     everRead = true;
   }

@@ -117,10 +117,10 @@ public final class Dropper {
           LOG.debugf("partition waits name=%s", day.name());
         }
       } catch (SQLException failure) {
-        // Somebody reads it, another day is still being detached, or another process has dropped
-        // this
-        // one under our hands. The others may be free to go.
-        if (!SqlState.of(failure).passing() && isThere(day)) {
+        // Somebody reads it, another day is still being detached, or another process has detached
+        // or dropped this one under our hands. The others may be free to go.
+        boolean byAnother = "42P01".equals(failure.getSQLState()) || !isThere(day);
+        if (!SqlState.of(failure).passing() && !byAnother) {
           throw failure;
         }
         LOG.debugf("partition waits name=%s sqlstate=%s", day.name(), failure.getSQLState());

@@ -1,6 +1,5 @@
 package dev.waybill.retain;
 
-import dev.waybill.db.Schema;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
@@ -71,7 +70,6 @@ public final class Maintenance {
 
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)
   void makePartitions() {
-    beat(schema::checkTable);
     beat(() -> {
       List<String> made = partitions.makeAhead();
       if (!made.isEmpty()) {

@@ -1,6 +1,7 @@
 package dev.waybill.retain;
 
 import dev.waybill.db.Database;
+import dev.waybill.db.SqlState;
 import dev.waybill.job.Policy;
 import jakarta.inject.Singleton;
 import java.sql.Connection;
@@ -72,7 +73,11 @@ public final class Reaper {
   private static final int PAGE = 500;
   private static final int PAGES_MAX = 100;
 
+  /** Asked after an outage, before anything is reaped. */
+  private static final String ANSWERS = "SELECT 1";
+
   private final Database database;
+  private volatile boolean wasAway;
 
   public Reaper(Database database) {
     this.database = database;
@@ -80,8 +85,32 @@ public final class Reaper {
 
   /**
    * Reaps what there is, page by page, each in a transaction of its own. Answers how many, by kind.
+   *
+   * <p>While the database was away, nobody could keep a lease: those of holders that live are over
+   * as well. So the first call after it does nothing, and they have until the next one to extend
+   * their leases and to settle what they finished meanwhile.
    */
   public Map<String, Long> reap() throws SQLException {
+    try {
+      if (wasAway) {
+        boolean _ = database.run(Reaper::answers);
+        wasAway = false;
+        return Map.of();
+      }
+      return reapAll();
+    } catch (SQLException failure) {
+      wasAway |= SqlState.of(failure) == SqlState.UNREACHABLE;
+      throw failure;
+    }
+  }
+
+  private static boolean answers(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(ANSWERS)) {
+      return statement.execute();
+    }
+  }
+
+  private Map<String, Long> reapAll() throws SQLException {
     var reaped = new TreeMap<String, Long>();
     for (String statement : new String[] {GIVE_BACK, BURY}) {
       for (int page = 0; page < PAGES_MAX; page++) {

@@ -12,7 +12,6 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -65,14 +64,14 @@ final class Pool {
 
   private final PoolPlan plan;
   private final Claimer claimer;
-  private final Handlers handlers;
+  private final Duties duties;
   private final Policies policies;
   private final Settler settler;
   private final PoolEvents events;
   private final BooleanSupplier wakeups;
   private final Duration grace;
   private final Semaphore free;
-  private final Set<Running> running = ConcurrentHashMap.newKeySet();
+  private final Set<Running> running;
   private final Pulse pulse = new Pulse();
 
   private volatile boolean stopping;
@@ -80,7 +79,7 @@ final class Pool {
   private volatile boolean armed;
 
   /** The last claim left jobs alone because of a cap: when one of ours ends, there may be room. */
-  private volatile boolean held;
+  private volatile boolean waitsForPlace;
 
   /** Somebody said that there is work: look for it, whatever is known. */
   private volatile boolean news;
@@ -94,10 +93,11 @@ final class Pool {
   private long sweepEveryNanos = SWEEP_NANOS;
   private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
 
-  Pool(PoolPlan plan, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
-    this.plan = plan;
+  Pool(Wants wants, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
+    this.plan = wants.plan();
+    this.running = wants.running();
     this.claimer = claimer;
-    this.handlers = parts.handlers();
+    this.duties = parts.duties();
     this.policies = parts.policies();
     this.settler = parts.settler();
     this.events = parts.events();
@@ -141,6 +141,10 @@ final class Pool {
     return plan.slots() - free.availablePermits();
   }
 
+  PoolState state() {
+    return new PoolState(plan.name(), claimer.kinds(), plan.slots(), slotsInUse());
+  }
+
   Set<Running> running() {
     return running;
   }
@@ -170,7 +174,8 @@ final class Pool {
     }
     List<Claimed> batch = claim(slots);
     free.release(slots - batch.size());
-    held = claimer.heldMillis() > 0;
+    boolean held = claimer.heldMillis() > 0;
+    waitsForPlace = claimer.waitsForPlace();
     if (!batch.isEmpty()) {
       batch.forEach(this::start);
       return IDLE_MILLIS_MIN;
@@ -298,7 +303,7 @@ final class Pool {
   private void leave(Running attempt) {
     running.remove(attempt);
     free.release();
-    if (held) {
+    if (waitsForPlace) {
       woken = true;
       LockSupport.unpark(loop);
     }
@@ -351,7 +356,7 @@ final class Pool {
     Outcome outcome;
     attempt.begin();
     try {
-      outcome = handlers.run(job, attempt);
+      outcome = duties.run(job, attempt);
     } catch (Throwable failure) {
       // An Error of a handler is the handler's failure, like any other: the service goes on.
       outcome = Outcome.retry(ErrorText.of(failure));

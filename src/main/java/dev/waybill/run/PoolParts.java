@@ -8,11 +8,7 @@ import jakarta.inject.Singleton;
 /** What all pools of a process share. */
 @Singleton
 record PoolParts(
-    Handlers handlers,
-    Policies policies,
-    Settler settler,
-    PoolEvents events,
-    RunSettings settings) {
+    Duties duties, Policies policies, Settler settler, PoolEvents events, RunSettings settings) {
   @Inject
   PoolParts {}
 }

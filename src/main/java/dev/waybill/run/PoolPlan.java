@@ -23,6 +23,12 @@ public record PoolPlan(String name, Set<String> kinds, int slots) {
     kinds = Set.copyOf(kinds);
   }
 
+  /** Whether this pool, of all of them, is the one for that kind. */
+  boolean takes(String kind, List<PoolPlan> all) {
+    boolean named = all.stream().anyMatch(other -> other.kinds().contains(kind));
+    return kinds.contains(named ? kind : REST);
+  }
+
   /** Reads {@code WAYBILL_POOLS}; the message of a refusal says what would be right. */
   public static List<PoolPlan> parse(String setting) {
     var plans = new ArrayList<PoolPlan>();

@@ -1,7 +1,6 @@
 package dev.waybill.run;
 
 import dev.waybill.claim.Claimer;
-import dev.waybill.claim.Leases;
 import dev.waybill.claim.Promoter;
 import dev.waybill.db.Database;
 import dev.waybill.job.Outcome;
@@ -15,9 +14,11 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
 
 /** The pools of this process, from start to drain. */
 @Singleton
@@ -33,8 +34,9 @@ public final class Pools {
   private final RunSettings settings;
   private final WorkerName worker;
   private final List<Pool> pools = new ArrayList<>();
-  private final Watch watch;
+  private final Heartbeat heartbeat;
   private final Promotion promotion;
+  private volatile @Nullable Watch watch;
   private volatile BooleanSupplier wakeups = () -> false;
   private volatile boolean draining;
   private volatile boolean started;
@@ -42,33 +44,42 @@ public final class Pools {
   private volatile boolean policiesFailing;
 
   @Inject
-  Pools(Database database, PoolParts parts, RunSettings settings, WorkerName worker) {
+  Pools(
+      Database database,
+      PoolParts parts,
+      RunSettings settings,
+      WorkerName worker,
+      Heartbeat heartbeat) {
     this.database = database;
     this.parts = parts;
     this.settings = settings;
     this.worker = worker;
-    this.watch = new Watch(pools, new Leases(database));
+    this.heartbeat = heartbeat;
     this.promotion = new Promotion(new Promoter(database), this::wake);
   }
 
   /** Refuses a wrong setting, before anything was touched. */
   public void check() {
     List<PoolPlan> _ = PoolPlan.parse(settings.pools());
+    parts.duties().check();
   }
 
   public void start() throws SQLException {
-    Map<String, Integer> known = parts.handlers().kinds();
-    parts.policies().makeKnown(known.keySet());
+    parts.policies().makeKnown(parts.duties().handled().keySet());
     List<PoolPlan> plans = PoolPlan.parse(settings.pools());
     for (PoolPlan plan : plans) {
-      Map<String, Integer> kinds = kindsOf(plan, plans, known);
-      var claimer = new Claimer(database, parts.policies(), worker.value(), kinds);
-      pools.add(new Pool(plan, claimer, parts, () -> wakeups.getAsBoolean()));
+      var wants = new Wants(plan, plans, parts.duties());
+      var claimer = new Claimer(database, parts.policies(), worker.value(), wants);
+      parts.duties().warnOfUnworked(plan);
+      pools.add(new Pool(wants, claimer, parts, () -> wakeups.getAsBoolean()));
       LOG.infof(
-          "pool started pool=%s slots=%d kinds=%s", plan.name(), plan.slots(), kinds.keySet());
+          "pool started pool=%s slots=%d kinds=%s",
+          plan.name(), plan.slots(), wants.kinds().keySet());
     }
+    var watching = new Watch(pools, heartbeat.reserved());
     parts.settler().start();
-    watch.start();
+    watching.start();
+    watch = watching;
     promotion.start();
     pools.forEach(Pool::start);
     started = true;
@@ -99,30 +110,17 @@ public final class Pools {
     }
   }
 
-  /** Kinds without a handler in this build are never claimed, whatever the setting says. */
-  private static Map<String, Integer> kindsOf(
-      PoolPlan plan, List<PoolPlan> all, Map<String, Integer> known) {
-    var kinds = new HashMap<String, Integer>();
-    known.forEach((kind, version) -> {
-      boolean named = all.stream().anyMatch(other -> other.kinds().contains(kind));
-      if (named ? plan.kinds().contains(kind) : plan.kinds().contains(PoolPlan.REST)) {
-        kinds.put(kind, version);
-      }
-    });
-    for (String kind : plan.kinds()) {
-      if (!kind.equals(PoolPlan.REST) && !known.containsKey(kind)) {
-        LOG.warnf("no handler in this build, left alone kind=%s pool=%s", kind, plan.name());
-      }
-    }
-    return kinds;
-  }
-
   /**
    * Somebody calls {@link #wake} when work comes, as long as this is true; without it pools poll
    * more often.
    */
   public void wokenWhile(BooleanSupplier connected) {
     wakeups = connected;
+  }
+
+  /** The kinds that have a handler in this build. */
+  public Set<String> handled() {
+    return parts.duties().handled().keySet();
   }
 
   /** There may be something to claim. */
@@ -149,7 +147,10 @@ public final class Pools {
       }
     }
     parts.settler().stop();
-    watch.stop();
+    @Nullable Watch watching = watch;
+    if (watching != null) {
+      watching.stop();
+    }
     LOG.info("drained");
   }
 
@@ -169,10 +170,15 @@ public final class Pools {
   public boolean live() {
     return !started
         || draining
-        || (watch.pulse().turnsWithin(WEDGED_AFTER)
+        || (watches()
             && promotion.pulse().turnsWithin(WEDGED_AFTER)
             && parts.settler().turnsWithin(WEDGED_AFTER)
             && pools.stream().allMatch(pool -> pool.pulse().turnsWithin(WEDGED_AFTER)));
+  }
+
+  private boolean watches() {
+    @Nullable Watch watching = watch;
+    return watching != null && watching.pulse().turnsWithin(WEDGED_AFTER);
   }
 
   /**
@@ -191,6 +197,16 @@ public final class Pools {
 
   public boolean draining() {
     return draining;
+  }
+
+  /** The name this process goes by. */
+  public String worker() {
+    return worker.value();
+  }
+
+  /** The pools, none before {@link #start}. */
+  public List<PoolState> states() {
+    return started ? pools.stream().map(Pool::state).toList() : List.of();
   }
 
   /** Slots taken, by pool. */

@@ -12,6 +12,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -145,6 +146,28 @@ public final class Settler {
       if (SqlState.of(failure) == SqlState.NO_PARTITION) {
         writer.makePartitions(
             failure); // The caller's transaction is lost; its next try will find it.
+      }
+      throw failure;
+    }
+  }
+
+  /** How an attempt ended. */
+  public record Ended(Claimed job, Outcome outcome) {}
+
+  /**
+   * Like {@link #settleIn(Connection, Claimed, Outcome)} for several at once; answers the ids of
+   * those whose lease was theirs.
+   */
+  public Set<Long> settleIn(Connection connection, List<Ended> ended) throws SQLException {
+    try {
+      return statements.write(
+          connection,
+          ended.stream()
+              .map(e -> prepare(e.job(), e.outcome(), e.job()::leaseEndNanos, _ -> {}))
+              .toList());
+    } catch (SQLException failure) {
+      if (SqlState.of(failure) == SqlState.NO_PARTITION) {
+        writer.makePartitions(failure);
       }
       throw failure;
     }

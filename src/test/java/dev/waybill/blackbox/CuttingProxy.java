@@ -43,6 +43,7 @@ final class CuttingProxy implements AutoCloseable {
   private final AtomicInteger cuts = new AtomicInteger();
   private final Set<Link> links = ConcurrentHashMap.newKeySet();
   private volatile Plan plan = NEVER;
+  private volatile boolean swallowing;
 
   CuttingProxy(int target) {
     this(target, 0);
@@ -71,6 +72,20 @@ final class CuttingProxy implements AutoCloseable {
     plan = NEVER;
   }
 
+  /**
+   * From now on nothing gets through, and nobody is told: connections neither break nor answer, new
+   * ones are taken and hear nothing.
+   */
+  void swallow() {
+    swallowing = true;
+    links.forEach(Link::lose);
+  }
+
+  /** New connections get through again. What was lost stays lost: a firewall forgot it. */
+  void swallowNoMore() {
+    swallowing = false;
+  }
+
   int cuts() {
     return cuts.get();
   }
@@ -78,12 +93,25 @@ final class CuttingProxy implements AutoCloseable {
   private void accept() {
     while (!listener.isClosed()) {
       try {
-        var link = new Link(listener.accept());
+        Socket client = listener.accept();
+        if (swallowing) {
+          Thread _ = Thread.ofVirtual().start(() -> readIntoNothing(client));
+          continue;
+        }
+        var link = new Link(client);
         links.add(link);
         Thread _ = Thread.ofVirtual().start(link::forth);
       } catch (IOException _) {
         // Closed, or the client went away.
       }
+    }
+  }
+
+  private static void readIntoNothing(Socket client) {
+    try (client) {
+      var _ = client.getInputStream().transferTo(OutputStream.nullOutputStream());
+    } catch (IOException _) {
+      // It gave up.
     }
   }
 
@@ -103,6 +131,7 @@ final class CuttingProxy implements AutoCloseable {
     private final Socket server;
     private final Map<String, String> statements = new HashMap<>();
     private volatile boolean answerIsLost;
+    private volatile boolean lost;
 
     Link(Socket client) throws IOException {
       this.client = client;
@@ -116,10 +145,23 @@ final class CuttingProxy implements AutoCloseable {
       server.setTcpNoDelay(true);
     }
 
-    /** From the client to the server: whole messages, gathered up to the one that asks for work. */
+    void lose() {
+      lost = true;
+    }
+
     void forth() {
-      try (client;
-          server) {
+      try {
+        carry();
+      } finally {
+        if (!lost) {
+          close();
+        }
+      }
+    }
+
+    /** From the client to the server: whole messages, gathered up to the one that asks for work. */
+    private void carry() {
+      try {
         Thread _ = Thread.ofVirtual().start(this::back);
         var in = new DataInputStream(new BufferedInputStream(client.getInputStream()));
         OutputStream out = server.getOutputStream();
@@ -141,6 +183,10 @@ final class CuttingProxy implements AutoCloseable {
             }
             answerIsLost = true;
           }
+          if (lost) {
+            readIntoNothing(client); // The server is not told that the client goes away.
+            return;
+          }
           group.writeTo(out);
           out.flush();
           group.reset();
@@ -148,8 +194,6 @@ final class CuttingProxy implements AutoCloseable {
         }
       } catch (IOException _) {
         // One of the two went away; so does the other.
-      } finally {
-        links.remove(this);
       }
     }
 
@@ -159,8 +203,7 @@ final class CuttingProxy implements AutoCloseable {
 
     /** From the server to the client, message by message. */
     void back() {
-      try (client;
-          server) {
+      try {
         var in = new DataInputStream(new BufferedInputStream(server.getInputStream()));
         var out = new BufferedOutputStream(client.getOutputStream());
         for (int type = in.read(); type >= 0; type = in.read()) {
@@ -168,8 +211,12 @@ final class CuttingProxy implements AutoCloseable {
           byte[] _ = read(type, in, message);
           if (answerIsLost) {
             if (type == 'Z') {
-              return; // ReadyForQuery: the server has done it.
+              close(); // ReadyForQuery: the server has done it.
+              return;
             }
+            continue;
+          }
+          if (lost) {
             continue;
           }
           message.writeTo(out);
@@ -179,6 +226,10 @@ final class CuttingProxy implements AutoCloseable {
         }
       } catch (IOException _) {
         // As above.
+      } finally {
+        if (!lost) {
+          close();
+        }
       }
     }
 

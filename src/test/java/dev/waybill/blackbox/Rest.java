@@ -55,6 +55,10 @@ final class Rest {
             .build());
   }
 
+  Answer delete(String path) throws IOException {
+    return send(request(path).DELETE().build());
+  }
+
   JsonNode job(long id) throws IOException {
     return get("/v1/jobs/" + id).json();
   }

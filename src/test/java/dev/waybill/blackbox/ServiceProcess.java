@@ -59,9 +59,11 @@ final class ServiceProcess implements AutoCloseable {
   private final Process process;
   private final Path directory;
   private final String worker;
+  private final int port;
   private final Rest rest;
 
   private ServiceProcess(Plan plan) throws IOException {
+    port = plan.port;
     worker = plan.environment.getOrDefault("WAYBILL_WORKER", "");
     directory =
         Files.createDirectories(
@@ -109,6 +111,10 @@ final class ServiceProcess implements AutoCloseable {
   /** The name that jobs show as their worker. */
   String worker() {
     return worker;
+  }
+
+  int port() {
+    return port;
   }
 
   Rest rest() {

@@ -37,6 +37,14 @@ final class StartIT {
           WAYBILL_POOLS     | a=echo:2;b=echo:2                      | two pools
           WAYBILL_POOLS     | a=echo:0                               | 1 to
           WAYBILL_ROLES     | api,cook                               | api,worker,maintenance
+          WAYBILL_AUTH      | maybe                                  | none, token, jwt
+          WAYBILL_AUTH      | jwt                                    | WAYBILL_JWT_ISSUER
+          WAYBILL_HTTP_HOST | 0.0.0.0                                | token or jwt
+          WAYBILL_PUSH_SECRETS | mail=hunter2                        | openssl
+          WAYBILL_PUSH_ALLOW | http//x                               | hooks.example.com
+          WAYBILL_PUSH_ALLOW_PRIVATE | 10.0.0.0/99                   | 10.20.0.0/16
+          WAYBILL_PUSH_TIMEOUT | soon                                | 30s
+          WAYBILL_FIRST_TOKEN_FILE | /nowhere/at/all                 | just the secret
           WAYBILL_MIGRATE   | perhaps                                | start, only, never
           WAYBILL_MIGRATE   | never                                  | WAYBILL_MIGRATE=only
           WAYBILL_DRAIN     | soon                                   | 25s
@@ -55,6 +63,61 @@ final class StartIT {
         0,
         database.number("SELECT count(*) FROM pg_namespace WHERE nspname = 'waybill'"),
         "nothing was touched");
+  }
+
+  @Test
+  void tokens_without_an_operator_who_could_come_in_end_the_start() throws Exception {
+    ServiceProcess process =
+        ServiceProcess.on(POSTGRES.newDatabase()).with("WAYBILL_AUTH", "token").start();
+    assertRefused(process, "WAYBILL_FIRST_TOKEN");
+  }
+
+  @Test
+  void none_at_every_address_must_be_said_twice() throws Exception {
+    TestDatabase database = POSTGRES.newDatabase();
+    ServiceProcess once =
+        ServiceProcess.on(database)
+            .with("WAYBILL_HTTP_HOST", "0.0.0.0")
+            .with("WAYBILL_AUTH", "none")
+            .start();
+    assertRefused(once, "WAYBILL_AUTH_NONE_ANYWHERE");
+    ServiceProcess twice =
+        ServiceProcess.on(database)
+            .with("WAYBILL_HTTP_HOST", "0.0.0.0")
+            .with("WAYBILL_AUTH", "none")
+            .with("WAYBILL_AUTH_NONE_ANYWHERE", "true")
+            .startReady();
+    assertEquals(404, twice.rest().get("/v1/jobs/1").status());
+  }
+
+  @Test
+  void without_the_role_api_jobs_are_not_served_and_no_credential_is_asked_for() throws Exception {
+    ServiceProcess worker =
+        ServiceProcess.on(POSTGRES.newDatabase())
+            .with("WAYBILL_HTTP_HOST", "0.0.0.0")
+            .with("WAYBILL_ROLES", "worker")
+            .startReady();
+    Rest.Answer answer = worker.rest().get("/v1/jobs/1");
+    assertEquals(404, answer.status());
+    assertTrue(answer.body().contains("/problems/not-served"), answer.body());
+  }
+
+  @Test
+  void secrets_come_from_files(@TempDir Path directory) throws Exception {
+    TestDatabase database = POSTGRES.newDatabase();
+    Path url = Files.writeString(directory.resolve("url"), database.url() + "\n");
+    String secret = "from-a-file-0123456789-0123456789-abc";
+    Path token = Files.writeString(directory.resolve("token"), secret + "\n");
+    ServiceProcess process =
+        ServiceProcess.withoutDatabase()
+            .with("WAYBILL_DB_USER", TestDatabase.USER)
+            .with("WAYBILL_DB_URL_FILE", url.toAbsolutePath().toString())
+            .with("WAYBILL_AUTH", "token")
+            .with("WAYBILL_FIRST_TOKEN_FILE", token.toAbsolutePath().toString())
+            .startReady();
+    assertEquals(401, process.rest().get("/v1/tokens").status());
+    assertEquals(1, database.number("SELECT count(*) FROM waybill.tokens"));
+    assertFalse(process.output().contains(secret), "it is in a log");
   }
 
   @Test

@@ -10,6 +10,7 @@ import java.sql.DriverManager;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Comparator;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Level;
@@ -40,9 +41,11 @@ final class TestPostgres implements AutoCloseable {
   private final Path directory;
   private final int port;
   private EmbeddedPostgres server;
+  private final int connectionsMax;
   private boolean templateMade;
 
-  private TestPostgres(Path directory) {
+  private TestPostgres(Path directory, int connectionsMax) {
+    this.connectionsMax = connectionsMax;
     this.directory = directory;
     this.port = Ports.free();
     this.server = launch();
@@ -55,8 +58,12 @@ final class TestPostgres implements AutoCloseable {
 
   /** A cluster that may be stopped without harm to other classes. */
   static TestPostgres own() {
+    return own(100);
+  }
+
+  static TestPostgres own(int connectionsMax) {
     try {
-      return new TestPostgres(Files.createTempDirectory("waybill-it-"));
+      return new TestPostgres(Files.createTempDirectory("waybill-it-"), connectionsMax);
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
     }
@@ -80,6 +87,7 @@ final class TestPostgres implements AutoCloseable {
           .setServerConfig("synchronous_commit", "on")
           // An immediate stop is no power cut: what was written is in the kernel's cache.
           .setServerConfig("fsync", "off")
+          .setServerConfig("max_connections", String.valueOf(connectionsMax))
           .start();
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
@@ -116,11 +124,34 @@ final class TestPostgres implements AutoCloseable {
     return new TestDatabase("localhost", port, name);
   }
 
+  private long postmaster() throws IOException {
+    return Long.parseLong(
+        Files.readAllLines(directory.resolve("data").resolve("postmaster.pid")).getFirst());
+  }
+
+  /** The server and all of its processes: connections stay open and nothing answers. */
+  void freeze() throws IOException {
+    Signals.send("STOP", postmaster()); // First, so that it starts no more of them.
+    for (ProcessHandle child : children()) {
+      Signals.send("STOP", child.pid());
+    }
+  }
+
+  /** Last the one that would end the others, whose clients are gone. */
+  void thaw() throws IOException {
+    for (ProcessHandle child : children()) {
+      Signals.send("CONT", child.pid());
+    }
+    Signals.send("CONT", postmaster());
+  }
+
+  private List<ProcessHandle> children() throws IOException {
+    return ProcessHandle.of(postmaster()).orElseThrow().children().toList();
+  }
+
   /** As {@code pg_ctl stop -m immediate} does it: no checkpoint, no goodbye. */
   void stopImmediately() throws IOException {
-    long pid =
-        Long.parseLong(
-            Files.readAllLines(directory.resolve("data").resolve("postmaster.pid")).getFirst());
+    long pid = postmaster();
     Optional<ProcessHandle> postmaster = ProcessHandle.of(pid);
     Signals.send("QUIT", pid);
     Awaitility.await("the postmaster is gone")

@@ -2,10 +2,12 @@ package dev.waybill.db;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
 import java.sql.SQLException;
 import java.util.List;
+import org.flywaydb.core.api.FlywayException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -65,6 +67,41 @@ class DatabaseTest {
   }
 
   @Test
+  void every_setting_of_the_engines_sessions_is_in_force() throws SQLException {
+    String settings = TestDatabase.sessionSettings();
+    assertTrue(settings.split("SET ", -1).length > 10, settings);
+    assertEquals(List.of(), DB.database().transaction(c -> Session.missing(c, settings)));
+  }
+
+  @Test
+  void a_setting_that_a_pooler_lost_is_missed() throws SQLException {
+    assertEquals(
+        List.of("plan_cache_mode = force_generic_plan", "statement_timeout = '8s'"),
+        DB.database()
+            .transaction(connection -> {
+              TestDatabase.execute(connection, "SET LOCAL statement_timeout = '9s'");
+              TestDatabase.execute(connection, "SET LOCAL plan_cache_mode = auto");
+              return Session.missing(connection, TestDatabase.sessionSettings()).stream()
+                  .sorted()
+                  .toList();
+            }));
+  }
+
+  @Test
+  void what_the_server_refused_is_said_with_its_hint() {
+    var refused =
+        assertThrows(
+            SQLException.class,
+            () ->
+                DB.execute(
+                    "DO $$ BEGIN RAISE EXCEPTION 'the role is not there' USING HINT = 'Let an administrator make it.'; END $$"));
+    assertEquals(
+        "the role is not there. Let an administrator make it.",
+        Schema.firstLine(new FlywayException("Script V1__waybill.sql failed", refused)));
+    assertEquals("no luck", Schema.firstLine(new FlywayException("no luck\nat all")));
+  }
+
+  @Test
   void errors_are_known_by_their_code() {
     assertEquals(SqlState.UNREACHABLE, SqlState.of(new SQLException("x")));
     assertEquals(SqlState.UNREACHABLE, SqlState.of(new SQLException("x", "57P01")));
@@ -91,8 +128,16 @@ class DatabaseTest {
             """)) {
       DB.execute("DROP TABLE " + name);
     }
-    long id = DB.enqueue("k");
-    var missing = assertThrows(SQLException.class, () -> DB.column("SELECT waybill.cancel(?)", id));
+    var missing =
+        assertThrows(
+            SQLException.class,
+            () ->
+                DB.execute(
+                    """
+                    INSERT INTO waybill.jobs_done (id, run_at, created_at, finished_at, priority, attempt, crashes, payload_version, state, kind,
+                      tenant, payload)
+                    VALUES (1, now(), now(), now(), 0, 1, 0, 1, 'done', 'k', '', '{}')
+                    """));
     assertEquals(SqlState.NO_PARTITION, SqlState.of(missing));
     var check =
         assertThrows(

@@ -54,6 +54,7 @@ class EmbeddedDatabaseTest {
     try (var database = EmbeddedDatabase.start(data())) {
       write(database, 1);
       first = database.psqlCommand();
+      assertFalse(first.contains(database.password()), "the line goes to the log");
     }
     try (var database = EmbeddedDatabase.start(data())) {
       assertEquals(1, read(database));

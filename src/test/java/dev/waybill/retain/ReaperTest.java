@@ -3,11 +3,13 @@ package dev.waybill.retain;
 import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
 import dev.waybill.TestJobs;
 import dev.waybill.claim.Leases;
+import dev.waybill.db.Database;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import java.sql.Connection;
@@ -44,6 +46,30 @@ class ReaperTest {
               AND attempts -> 0 ->> 'outcome' = 'crashed' AND attempts -> 0 ->> 'worker' = 'tester' FROM waybill.jobs
             """));
     assertEquals(2, jobs.claimOne("k").attempt());
+  }
+
+  /** Its holder lives, and could not keep its lease while the database was away. */
+  @Test
+  void after_an_outage_holders_have_a_beat_to_come_back_before_their_jobs_are_reaped()
+      throws SQLException {
+    Claimed lives = jobs.running("k");
+    Claimed vanished = jobs.running("k");
+    try (var pool = DB.apart("reaper")) {
+      var there = new Reaper(new Database(pool));
+      assertEquals(Map.of(), there.reap());
+      DB.execute(
+          "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'reaper'");
+      assertThrows(SQLException.class, there::reap);
+      jobs.leaseOver(lives.id());
+      jobs.leaseOver(vanished.id());
+      await().ignoreExceptions().until(() -> there.reap().isEmpty());
+      assertEquals("running", DB.state(lives.id()));
+      assertEquals(
+          Set.of(lives.id()), new Leases(DB.database()).extend(List.of(TestJobs.held(lives))));
+      assertEquals(Map.of("k", 1L), there.reap());
+    }
+    assertEquals("running", DB.state(lives.id()));
+    assertEquals("ready", DB.state(vanished.id()));
   }
 
   @Test

@@ -197,6 +197,12 @@ class RetainTest {
   }
 
   @Test
+  void the_audit_finds_a_word_that_is_none_of_the_tally() throws SQLException {
+    DB.execute("INSERT INTO waybill.tally VALUES ('k', 'vanished', 1)");
+    assertEquals(List.of("2"), findings());
+  }
+
+  @Test
   void a_fold_keeps_when_jobs_died_for_a_day() throws SQLException {
     assertTrue(jobs.settle(jobs.running("k"), Outcome.dead("x")));
     assertTrue(jobs.settle(jobs.running("k"), Outcome.dead("x")));

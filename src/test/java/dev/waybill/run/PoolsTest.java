@@ -3,17 +3,20 @@ package dev.waybill.run;
 import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.waybill.TestDatabase;
+import dev.waybill.db.Listener;
 import dev.waybill.job.Outcome;
 import dev.waybill.retain.Reaper;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -299,6 +302,31 @@ class PoolsTest {
     }
   }
 
+  /** It polls once a second by then, so five quick pickups in a row are no luck. */
+  @Test
+  void an_idle_pool_is_woken_by_whoever_enqueues() throws Exception {
+    try (var house = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start()) {
+      var listener =
+          new Listener(DB.url(), "postgres", "postgres", "waybill", house.running()::wake);
+      house.running().wokenWhile(listener::connected);
+      listener.start();
+      try {
+        for (int i = 0; i < 5; i++) {
+          // So long that its pauses have grown to a second.
+          await()
+              .during(Duration.ofMillis(700))
+              .until(() ->
+                  DB.number("SELECT count(*) FROM waybill.waiting WHERE kind = 'k' AND armed")
+                      == 1);
+          long id = DB.enqueue("k");
+          await().atMost(Duration.ofMillis(500)).until(() -> DB.state(id).equals("done"));
+        }
+      } finally {
+        listener.stop();
+      }
+    }
+  }
+
   @Test
   void promoted_jobs_are_picked_up() throws Exception {
     try (var _ = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start()) {
@@ -371,20 +399,89 @@ class PoolsTest {
       DB.execute(
           "UPDATE waybill.jobs SET token = gen_random_uuid(), worker = 'other', attempt = 2, lease_until = now() + interval '1 hour'");
       await().until(() -> said.contains("interrupted, cancelled=true"));
-      await().until(() -> house.heard("lost " + id));
+      await().until(() -> house.heard("settled " + id + " retry LOST"));
+      assertEquals(1, house.heard.lines.stream().filter(("lost " + id)::equals).count());
       assertTrue(
           DB.is("SELECT state = 'running' AND worker = 'other' AND attempt = 2 FROM waybill.jobs"));
     }
   }
 
+  /** Its row is locked, so that no heartbeat gets through and nobody takes it either. */
+  @Test
+  void a_lease_that_could_not_be_kept_uses_its_attempt_although_nobody_took_it() throws Exception {
+    policy("lease_ms", 1_000);
+    try (var house = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+      long id = DB.enqueue("k");
+      await().until(() -> said.size() == 1);
+      try (Connection other = DB.connect()) {
+        other.setAutoCommit(false);
+        TestDatabase.column(other, "SELECT id FROM waybill.jobs WHERE id = ? FOR UPDATE", id);
+        await().until(() -> said.contains("interrupted, cancelled=true"));
+        other.rollback();
+        other.setAutoCommit(true);
+      }
+      waitForState(id, "scheduled");
+      assertTrue(
+          DB.is(
+              """
+              SELECT attempt = 1 AND crashes = 0 AND last_error = 'the lease could not be kept' FROM waybill.jobs
+              """));
+      await().until(() -> house.heard("settled " + id + " retry SETTLED"));
+      assertEquals(1, house.heard.lines.stream().filter(("lost " + id)::equals).count());
+    }
+  }
+
+  @Test
+  void a_listener_that_throws_costs_no_slot_and_no_job() throws Exception {
+    DB.execute(
+        "INSERT INTO waybill.kinds (kind, max_attempts, timeout_ms) VALUES ('fails', 1, NULL), ('deaf', 1, 30)");
+    var house =
+        new TestHouse(DB, "p=*:3")
+            .with("k", (_, _) -> Outcome.done())
+            .with("fails", (_, _) -> Outcome.retry("failed"))
+            .with("snoozes", (_, _) -> Outcome.snooze(Duration.ofHours(1)))
+            .with(
+                "deaf",
+                (_, _) -> {
+                  deaf();
+                  return Outcome.done();
+                })
+            .with(
+                "own",
+                (_, context) -> {
+                  try (Connection connection = DB.connect()) {
+                    context.settleIn(connection, Outcome.done());
+                  }
+                  return new Outcome.Settled();
+                });
+    house.heard.throwing = true;
+    try (var _ = house.start()) {
+      for (String kind : List.of("k", "fails", "snoozes", "own")) {
+        DB.enqueue(kind, 10);
+      }
+      long deaf = DB.enqueue("deaf");
+      await().until(() -> DB.state(deaf).equals("dead"));
+      await()
+          .until(() -> DB.number("SELECT count(*) FROM waybill.all_jobs WHERE attempt = 1") == 31);
+      assertEquals(1, house.running().slotsInUse().get("p"), "the deaf one's thread is at work");
+      gate.countDown();
+      await().until(() -> house.running().slotsInUse().equals(Map.of("p", 0)));
+      assertEquals(20, DB.number("SELECT count(*) FROM waybill.jobs_done"));
+      assertEquals(11, DB.number("SELECT count(*) FROM waybill.jobs_dead"));
+      assertTimeout(Duration.ofSeconds(3), house::drain);
+    }
+  }
+
   @Test
   void cancelling_interrupts_a_running_handler() throws Exception {
-    try (var _ = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
+    try (var house = new TestHouse(DB, "p=*:4").with("k", this::waiting).start()) {
       long id = DB.enqueue("k");
       await().until(() -> said.size() == 1);
       assertTrue(DB.is("SELECT waybill.cancel(?)", id));
       await().until(() -> said.contains("interrupted, cancelled=true"));
       assertEquals("cancelled", DB.state(id));
+      await().until(() -> house.heard("settled " + id + " retry CANCELLED"));
+      assertFalse(house.heard("lost " + id), "cancelling is no fault");
     }
   }
 

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import dev.waybill.TestDatabase;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
+import dev.waybill.job.Policy;
 import dev.waybill.policy.Policies;
 import dev.waybill.settle.ResultWriter;
 import dev.waybill.settle.Settled;
@@ -13,6 +14,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
@@ -43,29 +45,51 @@ final class TestHouse implements AutoCloseable {
   static final class Heard implements PoolEvents {
     final ConcurrentLinkedQueue<String> lines = new ConcurrentLinkedQueue<>();
 
+    /** Whoever listens may be broken. */
+    volatile boolean throwing;
+
+    private void hear(String line) {
+      lines.add(line);
+      if (throwing) {
+        throw new IllegalStateException("whoever listens is broken");
+      }
+    }
+
     @Override
     public void claimed(String pool, List<Claimed> batch, long nanos) {
-      batch.forEach(job -> lines.add("claimed " + job.id()));
+      batch.forEach(job -> hear("claimed " + job.id()));
     }
 
     @Override
     public void ran(Claimed job, Outcome outcome, long nanos) {
-      lines.add("ran " + job.id() + " " + outcome.word());
+      hear("ran " + job.id() + " " + outcome.word());
     }
 
     @Override
     public void settled(Claimed job, Outcome outcome, Settled how) {
-      lines.add("settled " + job.id() + " " + outcome.word() + " " + how);
+      hear("settled " + job.id() + " " + outcome.word() + " " + how);
     }
 
     @Override
     public void leaseLost(Claimed job) {
-      lines.add("lost " + job.id());
+      hear("lost " + job.id());
     }
   }
 
   private final List<JobHandler<?>> handlers = new ArrayList<>();
   private final List<Upcaster> upcasters = new ArrayList<>();
+  private Push push =
+      new Push() {
+        @Override
+        public Outcome deliver(Claimed job, Policy policy, JobContext context) {
+          return Outcome.dead("nothing is pushed here");
+        }
+
+        @Override
+        public Map<String, Integer> room(Map<String, Integer> kinds) {
+          return Map.of();
+        }
+      };
   private final TestDatabase db;
   private final String plan;
   private Duration drain = Duration.ofSeconds(10);
@@ -83,6 +107,11 @@ final class TestHouse implements AutoCloseable {
 
   TestHouse with(JobHandler<?> handler) {
     handlers.add(handler);
+    return this;
+  }
+
+  TestHouse with(Push other) {
+    push = other;
     return this;
   }
 
@@ -106,8 +135,13 @@ final class TestHouse implements AutoCloseable {
     var settler = new Settler(db.database(), policies, new ResultWriter(mapper));
     var parts =
         new PoolParts(
-            new Handlers(handlers, upcasters, mapper), policies, settler, heard, settings);
-    return new Pools(db.database(), parts, settings, new WorkerName(settings));
+            new Duties(new Handlers(handlers, upcasters, mapper), policies, push),
+            policies,
+            settler,
+            heard,
+            settings);
+    return new Pools(
+        db.database(), parts, settings, new WorkerName(settings), new Heartbeat(db.database()));
   }
 
   TestHouse start() throws SQLException {

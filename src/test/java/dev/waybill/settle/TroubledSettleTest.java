@@ -20,6 +20,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -67,6 +68,45 @@ class TroubledSettleTest {
     var told = claimed.stream().map(job -> TestJobs.hand(settler, job, Outcome.done())).toList();
     told.forEach(t -> assertEquals(Settled.SETTLED, t.join()));
     assertEquals(20, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE state = 'done'"));
+  }
+
+  /** A month without maintenance; and whoever cancels may execute functions and nothing else. */
+  @Test
+  void a_producer_cancels_on_a_day_without_a_partition() throws SQLException {
+    Claimed running = jobs.running("k");
+    long other = DB.enqueue("k");
+    dropPartitions();
+    try (Connection producer = DB.connect()) {
+      TestDatabase.execute(producer, "SET ROLE waybill_producer");
+      assertEquals(
+          List.of("t"), TestDatabase.column(producer, "SELECT waybill.cancel(?)", running.id()));
+      assertEquals(List.of("t"), TestDatabase.column(producer, "SELECT waybill.cancel(?)", other));
+      assertEquals(List.of("f"), TestDatabase.column(producer, "SELECT waybill.cancel(?)", other));
+      TestDatabase.execute(producer, "RESET ROLE");
+    }
+    assertEquals("cancelled", DB.state(running.id()));
+    assertEquals("cancelled", DB.state(other));
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.make_partitions()"), "made already");
+  }
+
+  /** Whoever settles need not own the tables. */
+  @Test
+  void one_who_may_create_nothing_makes_the_missing_partition_all_the_same() throws Exception {
+    dropPartitions();
+    String role = "settler_" + DB.text("SELECT current_database()");
+    try (Connection connection = DB.connect()) {
+      TestDatabase.execute(connection, "CREATE ROLE " + role);
+      TestDatabase.execute(connection, "GRANT USAGE ON SCHEMA waybill TO " + role);
+      TestDatabase.execute(
+          connection, "GRANT EXECUTE ON FUNCTION waybill.make_partitions(integer) TO " + role);
+      TestDatabase.execute(connection, "SET ROLE " + role);
+      assertTrue(Statements.makePartitions(connection));
+      TestDatabase.execute(connection, "RESET ROLE");
+      TestDatabase.execute(connection, "DROP OWNED BY " + role);
+      TestDatabase.execute(connection, "DROP ROLE " + role);
+    }
+    Claimed job = jobs.running("k");
+    assertEquals(Settled.SETTLED, TestJobs.settle(settler, job, Outcome.done()));
   }
 
   @Test
@@ -153,7 +193,7 @@ class TroubledSettleTest {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
     settler.settle(job, Outcome.done(), () -> leaseEndNanos, told::complete);
-    return told;
+    return told.orTimeout(60, TimeUnit.SECONDS);
   }
 
   @Test

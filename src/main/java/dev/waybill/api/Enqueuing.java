@@ -1,0 +1,265 @@
+package dev.waybill.api;
+
+import dev.waybill.access.Caller;
+import dev.waybill.db.Database;
+import dev.waybill.db.SqlState;
+import dev.waybill.enqueue.NewJob;
+import dev.waybill.enqueue.Queue;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.io.InputStream;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Semaphore;
+import javax.sql.DataSource;
+import org.jspecify.annotations.Nullable;
+
+/** Takes jobs in: one, or a batch of them; under an idempotency key or without. */
+@Singleton
+final class Enqueuing {
+
+  /** So many jobs go to the database at once, or fewer when they are large. */
+  private static final int CHUNK_ROWS = 2_000;
+
+  private static final int CHUNK_CHARS = 1 << 20;
+
+  /**
+   * What is read before a connection is taken: a client that sends slowly must not hold one, and
+   * most batches are smaller than this.
+   */
+  private static final int AHEAD_CHARS = 4 << 20;
+
+  private static final int BATCHES_AT_ONCE = 8;
+
+  private final Database database;
+  private final Queue queue;
+  private final Requests requests;
+  private final Semaphore batches = new Semaphore(BATCHES_AT_ONCE);
+
+  @Inject
+  Enqueuing(DataSource dataSource, Queue queue, Requests requests) {
+    this.database = new Database(dataSource);
+    this.queue = queue;
+    this.requests = requests;
+  }
+
+  /**
+   * A job, and whether this request made it.
+   *
+   * @param made false: an earlier request with the same idempotency key did
+   */
+  record One(JobView job, boolean made) {}
+
+  /** As {@link One}, of a batch. */
+  record Many(List<Long> ids, boolean made) {
+
+    Many {
+      ids = List.copyOf(ids);
+    }
+  }
+
+  One one(NewJob job, Caller caller, Idempotency.@Nullable Key key) throws SQLException {
+    if (key == null && job.dedupeKey() == null) {
+      // One statement, one round trip, and nothing to read: the answer is known.
+      Queue.Told told = database.run(connection -> queue.enqueueTold(connection, job));
+      return new One(JobView.fresh(job, told, caller.payloads()), true);
+    }
+    if (key == null) {
+      return new One(database.transaction(c -> enqueue(c, job, caller)), true);
+    }
+    String asked = new Idempotency.Fingerprint().add(job).sum();
+    @Nullable One known = database.run(c -> known(c, key, asked, job, caller));
+    if (known != null) {
+      return known;
+    }
+    try {
+      return new One(
+          database.transaction(c -> {
+            JobView view = enqueue(c, job, caller);
+            key.remember(c, asked, List.of(view.id()));
+            return view;
+          }),
+          true);
+    } catch (Idempotency.Raced _) {
+      @Nullable One first = database.run(c -> known(c, key, asked, job, caller));
+      if (first == null) {
+        throw new IllegalStateException("somebody was first with this key, and is not there");
+      }
+      return first;
+    }
+  }
+
+  /** The live job that has its dedupe key may be another than the request says, so it is read. */
+  private JobView enqueue(Connection connection, NewJob job, Caller caller) throws SQLException {
+    Queue.Told told = queue.enqueueTold(connection, job);
+    if (job.dedupeKey() == null) {
+      return JobView.fresh(job, told, caller.payloads());
+    }
+    @Nullable JobView view = JobReader.read(connection, told.id(), caller);
+    if (view == null) {
+      // It has another tenant, and its key is taken all the same: keys are the kind's.
+      throw Problem.conflict(
+          "dedupe-conflict",
+          "The dedupe key is taken",
+          "A live job of this kind that is not yours has this dedupe key.");
+    }
+    return view;
+  }
+
+  /** As it is now; as it was when it was enqueued, if it is gone for good meanwhile. */
+  private static @Nullable One known(
+      Connection connection, Idempotency.Key key, String asked, NewJob job, Caller caller)
+      throws SQLException {
+    Idempotency.@Nullable Known known = key.find(connection);
+    if (known == null) {
+      return null;
+    }
+    known.same(asked);
+    long id = known.ids().getFirst();
+    @Nullable JobView view = JobReader.read(connection, id, caller);
+    if (view != null) {
+      return new One(view, false);
+    }
+    var runAt =
+        job.runAt() != null && job.runAt().isAfter(known.createdAt())
+            ? job.runAt()
+            : job.delay() == null ? known.createdAt() : known.createdAt().plus(job.delay());
+    var told = new Queue.Told(id, known.createdAt(), runAt);
+    return new One(JobView.fresh(job, told, caller.payloads()), false);
+  }
+
+  /** All of them or none. */
+  Many many(
+      InputStream body,
+      boolean lines,
+      Caller caller,
+      Idempotency.@Nullable Key key,
+      @Nullable String traceparent)
+      throws SQLException {
+    if (!batches.tryAcquire()) {
+      throw Problem.tooMany("This process takes " + BATCHES_AT_ONCE + " batches at once.");
+    }
+    try {
+      var fingerprint = key == null ? null : new Idempotency.Fingerprint();
+      var reader = new BatchReader(requests, body, lines, caller, traceparent, fingerprint);
+      return key == null || fingerprint == null
+          ? new Many(enqueueAll(reader, null, null), true)
+          : many(reader, key, fingerprint);
+    } finally {
+      batches.release();
+    }
+  }
+
+  private Many many(BatchReader reader, Idempotency.Key key, Idempotency.Fingerprint fingerprint)
+      throws SQLException {
+    Idempotency.@Nullable Known known = database.run(key::find);
+    if (known == null) {
+      try {
+        return new Many(enqueueAll(reader, key, fingerprint), true);
+      } catch (Idempotency.Raced _) {
+        known = database.run(key::find);
+        if (known == null) {
+          throw new IllegalStateException("somebody was first with this key, and is not there");
+        }
+        known.same(fingerprint.sum());
+        return new Many(known.ids(), false);
+      }
+    }
+    while (!reader.next(AHEAD_CHARS, BatchReader.JOBS_MAX).isEmpty()) {
+      // Only for its fingerprint.
+    }
+    known.same(fingerprint.sum());
+    return new Many(known.ids(), false);
+  }
+
+  private List<Long> enqueueAll(
+      BatchReader reader,
+      Idempotency.@Nullable Key key,
+      Idempotency.@Nullable Fingerprint fingerprint)
+      throws SQLException {
+    List<BatchReader.Row> ahead = reader.next(AHEAD_CHARS, BatchReader.JOBS_MAX);
+    if (ahead.isEmpty()) {
+      throw Problem.invalid("jobs", "There is no job in it.");
+    }
+    try {
+      return database.transaction(connection -> {
+        var ids = new ArrayList<Long>(ahead.size());
+        List<BatchReader.Row> some = ahead;
+        while (!some.isEmpty()) {
+          enqueueChunks(connection, some, ids);
+          some = reader.next(CHUNK_CHARS, CHUNK_ROWS);
+        }
+        if (key != null && fingerprint != null) {
+          key.remember(connection, fingerprint.sum(), ids);
+        }
+        return ids;
+      });
+    } catch (RefusedChunk refused) {
+      throw whichRow(refused);
+    }
+  }
+
+  private void enqueueChunks(Connection connection, List<BatchReader.Row> rows, List<Long> ids)
+      throws SQLException {
+    var chunk = new ArrayList<BatchReader.Row>(Math.min(rows.size(), CHUNK_ROWS));
+    long chars = 0;
+    for (BatchReader.Row row : rows) {
+      chunk.add(row);
+      chars += row.job().payload().length();
+      if (chunk.size() == CHUNK_ROWS || chars >= CHUNK_CHARS) {
+        enqueueChunk(connection, chunk, ids);
+        chunk.clear();
+        chars = 0;
+      }
+    }
+    if (!chunk.isEmpty()) {
+      enqueueChunk(connection, chunk, ids);
+    }
+  }
+
+  private void enqueueChunk(Connection connection, List<BatchReader.Row> chunk, List<Long> ids)
+      throws SQLException {
+    try {
+      for (long id : queue.enqueue(connection, chunk.stream().map(BatchReader.Row::job).toList())) {
+        ids.add(id);
+      }
+    } catch (SQLException failure) {
+      if (SqlState.of(failure) == SqlState.BAD_VALUE) {
+        throw new RefusedChunk(List.copyOf(chunk), failure);
+      }
+      throw failure;
+    }
+  }
+
+  /** One of these was refused. */
+  private static final class RefusedChunk extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+    private final transient List<BatchReader.Row> rows;
+    private final SQLException why;
+
+    RefusedChunk(List<BatchReader.Row> rows, SQLException why) {
+      super(why);
+      this.rows = rows;
+      this.why = why;
+    }
+  }
+
+  /** After the transaction: asks about one after the other which it is. */
+  private Problem.Thrown whichRow(RefusedChunk refused) throws SQLException {
+    return database.run(connection -> {
+      for (BatchReader.Row row : refused.rows) {
+        try {
+          queue.check(connection, row.job());
+        } catch (SQLException failure) {
+          if (SqlState.of(failure) != SqlState.BAD_VALUE) {
+            throw failure;
+          }
+          return new Problem.Thrown(Problems.refused(failure).at(row.line(), row.index()));
+        }
+      }
+      return new Problem.Thrown(Problems.refused(refused.why));
+    });
+  }
+}

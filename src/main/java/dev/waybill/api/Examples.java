@@ -1,0 +1,78 @@
+package dev.waybill.api;
+
+/** Requests and answers as the OpenAPI document shows them. A test sends the requests. */
+final class Examples {
+
+  static final String NEW_JOB =
+      """
+      {"kind": "echo", "payload": {"to": "a@b.c"}, "tenant": "acme", "priority": 5, "delay": "PT5M",
+       "dedupeKey": "order-42", "maxAttempts": 5, "tags": ["mail"], "payloadVersion": 1}\
+      """;
+
+  static final String JOB =
+      """
+      {"id": 42, "kind": "echo", "tenant": "acme", "priority": 5, "state": "done", "payload": {"to": "a@b.c"},
+       "payloadVersion": 1, "attempt": 1, "maxAttempts": 5, "crashes": 0, "createdAt": "2026-11-18T08:00:00Z",
+       "runAt": "2026-11-18T08:05:00Z", "startedAt": "2026-11-18T08:05:00.012Z", "finishedAt": "2026-11-18T08:05:00.310Z",
+       "worker": "pod-1/3f2a", "result": {"to": "a@b.c"}, "tags": ["mail"], "dedupeKey": "order-42",
+       "attempts": [{"attempt": 1, "worker": "pod-1/3f2a", "startedAt": "2026-11-18T08:05:00.012Z",
+         "endedAt": "2026-11-18T08:05:00.31Z", "outcome": "done"}],
+       "timings": {"waitSeconds": 0.012, "runSeconds": 0.298}}\
+      """;
+
+  static final String BATCH =
+      """
+      [{"kind": "echo", "payload": {"n": 1}}, {"kind": "sleep", "payload": {"ms": 5}, "tenant": "acme"}]\
+      """;
+
+  static final String BATCH_LINES =
+      """
+      {"kind": "echo", "payload": {"n": 1}}
+      {"kind": "sleep", "payload": {"ms": 5}, "tenant": "acme"}
+      """;
+
+  static final String IDS =
+      """
+      {"ids": [43, 44]}\
+      """;
+
+  static final String PAGE =
+      """
+      {"jobs": [{"id": 42, "kind": "echo", "tenant": "acme", "priority": 5, "state": "done", "attempt": 1, "crashes": 0,
+        "payloadVersion": 1, "createdAt": "2026-11-18T08:00:00Z", "runAt": "2026-11-18T08:05:00Z",
+        "startedAt": "2026-11-18T08:05:00.012Z", "finishedAt": "2026-11-18T08:05:00.310Z", "worker": "pod-1/3f2a",
+        "tags": ["mail"], "dedupeKey": "order-42"}], "next": "MTo0Mg"}\
+      """;
+
+  static final String POLICY =
+      """
+      {"maxAttempts": 5, "backoff": {"base": "PT2S", "factor": 2, "cap": "PT10M", "jitter": true}, "lease": "PT1M",
+       "timeout": "PT5M", "retention": "P7D", "deadRetention": "P30D", "tenantCap": 10, "kindCap": 100, "ratePerSecond": 50,
+       "paused": false, "delivery": "bean", "archive": false}\
+      """;
+
+  static final String KIND =
+      """
+      {"kind": "email", "version": 3, "updatedAt": "2026-11-18T08:00:00Z", "maxAttempts": 5,
+       "backoff": {"base": "PT5S", "factor": 3.0, "cap": "PT1H", "jitter": true}, "lease": "PT1M", "timeout": "PT10M",
+       "retention": "PT168H", "deadRetention": "PT720H", "tenantCap": null, "kindCap": null, "ratePerSecond": null,
+       "paused": false, "delivery": "bean", "url": null, "secretRef": null, "archive": false,
+       "defaults": ["backoff.base", "backoff.factor", "backoff.cap", "backoff.jitter", "timeout", "retention",
+         "deadRetention", "delivery", "archive"]}\
+      """;
+
+  static final String STATS =
+      """
+      {"kinds": [{"kind": "email", "scheduled": 12, "ready": 340, "running": 64, "oldestReadySeconds": 1.25,
+        "claimRatePerSecond": 210.4, "doneRatePerSecond": 208.9, "retryRatePerSecond": 1.2, "dead": 7, "deadLast24h": 2}]}\
+      """;
+
+  static final String WORKERS =
+      """
+      {"workers": [{"name": "pod-1/3f2a", "process": "6f2c1f0e-58a1-4c7e-9d44-0f4a2c5a8f11", "version": "0.1.0",
+        "roles": ["api", "worker"], "pools": [{"name": "default", "kinds": ["echo"], "slots": 64, "slotsInUse": 3}],
+        "draining": false, "startedAt": "2026-11-18T07:00:00Z", "lastSeenAt": "2026-11-18T08:00:03Z"}]}\
+      """;
+
+  private Examples() {}
+}

@@ -1,0 +1,94 @@
+package dev.waybill.api;
+
+import dev.waybill.access.Caller;
+import dev.waybill.db.Database;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import javax.sql.DataSource;
+import org.jspecify.annotations.Nullable;
+
+/** What a caller may do to a job that lives. */
+@Singleton
+final class JobActs {
+
+  /** A settle of the same job waits, or is waited for; either way it is decided once. */
+  private static final String LOCK =
+      """
+      SELECT j.state FROM waybill.jobs j WHERE j.id = ? AND waybill.visible(j.tenant, j.kind, ?, ?) FOR UPDATE
+      """;
+
+  private static final String CANCEL = "SELECT waybill.cancel(?)";
+  private static final String RUN_NOW = "SELECT waybill.run_now(?)";
+
+  private final Database database;
+
+  @Inject
+  JobActs(DataSource dataSource) {
+    this.database = new Database(dataSource);
+  }
+
+  /** Whatever it was waiting for or doing; its holder loses the lease with the row. */
+  JobView cancel(long id, Caller caller) throws SQLException {
+    return database.transaction(connection -> {
+      @Nullable String state = lock(connection, id, caller);
+      if (state == null) {
+        throw gone(connection, id, caller);
+      }
+      execute(connection, CANCEL, id);
+      return read(connection, id, caller);
+    });
+  }
+
+  /** Ready already is as good; running or ended is not. */
+  JobView runNow(long id, Caller caller) throws SQLException {
+    return database.transaction(connection -> {
+      @Nullable String state = lock(connection, id, caller);
+      if (state == null) {
+        throw gone(connection, id, caller);
+      }
+      if (state.equals("running")) {
+        throw Problem.conflict("running", "The job is running", "An attempt is under way.");
+      }
+      execute(connection, RUN_NOW, id);
+      return read(connection, id, caller);
+    });
+  }
+
+  private static @Nullable String lock(Connection connection, long id, Caller caller)
+      throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(LOCK)) {
+      statement.setLong(1, id);
+      int _ = caller.bindScope(statement, 2);
+      try (ResultSet row = statement.executeQuery()) {
+        return row.next() ? row.getString(1) : null;
+      }
+    }
+  }
+
+  private static Problem.Thrown gone(Connection connection, long id, Caller caller)
+      throws SQLException {
+    @Nullable JobView view = JobReader.read(connection, id, caller);
+    return view == null
+        ? Problem.notFound("job")
+        : Problem.conflict("ended", "The job has ended", "Its state is " + view.state() + ".");
+  }
+
+  private static JobView read(Connection connection, long id, Caller caller) throws SQLException {
+    @Nullable JobView view = JobReader.read(connection, id, caller);
+    if (view == null) {
+      throw Problem.notFound("job");
+    }
+    return view;
+  }
+
+  private static void execute(Connection connection, String sql, long id) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(sql)) {
+      statement.setLong(1, id);
+      boolean _ = statement.execute();
+    }
+  }
+}

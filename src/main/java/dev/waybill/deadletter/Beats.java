@@ -1,0 +1,67 @@
+package dev.waybill.deadletter;
+
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.SQLException;
+import org.jboss.logging.Logger;
+
+/**
+ * The clockwork of this room, in processes that keep house. Errors of the database are said once
+ * and tried again at the next beat.
+ */
+@Singleton
+public final class Beats {
+
+  private static final Logger LOG = Logger.getLogger(Beats.class);
+
+  private final ReplayRunner replays;
+  private final DeadCounts counts;
+  private volatile boolean on;
+  private volatile boolean failing;
+
+  @Inject
+  Beats(ReplayRunner replays, DeadCounts counts) {
+    this.replays = replays;
+    this.counts = counts;
+  }
+
+  /** The schema is there, and this process has the role. */
+  public void start() {
+    on = true;
+  }
+
+  public void stop() {
+    on = false;
+  }
+
+  @Scheduled(every = "1s", delayed = "1s", concurrentExecution = ConcurrentExecution.SKIP)
+  void replay() {
+    beat(replays::beat);
+  }
+
+  @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
+  void fold() {
+    beat(counts::fold);
+  }
+
+  private interface Work {
+    void run() throws SQLException;
+  }
+
+  private void beat(Work work) {
+    if (!on) {
+      return;
+    }
+    try {
+      work.run();
+      failing = false;
+    } catch (SQLException failure) {
+      if (!failing) {
+        LOG.errorf("dead letters: beat failed, trying again sqlstate=%s", failure.getSQLState());
+      }
+      failing = true;
+    }
+  }
+}

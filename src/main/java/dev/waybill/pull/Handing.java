@@ -1,0 +1,220 @@
+package dev.waybill.pull;
+
+import dev.waybill.db.Database;
+import dev.waybill.job.Claimed;
+import dev.waybill.job.Outcome;
+import dev.waybill.policy.Policies;
+import dev.waybill.settle.Settled;
+import dev.waybill.settle.Settler;
+import jakarta.inject.Inject;
+import jakarta.inject.Singleton;
+import java.sql.Array;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.time.OffsetDateTime;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
+
+/** From a claim for many to jobs in single hands, and back when a hand is gone. */
+@Singleton
+final class Handing {
+
+  private static final Logger LOG = Logger.getLogger(Handing.class);
+
+  /**
+   * Which kinds have anything ready, for all polls in one statement. Plan hazard: one index descent
+   * a kind, by the literal {@code state = 'ready'}.
+   */
+  private static final String READY =
+      """
+      SELECT asked.kind FROM unnest(?::text[]) AS asked(kind)
+      WHERE EXISTS (SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now())
+      """;
+
+  /**
+   * A claim gives all its jobs one token, which is safe within one process. Here each job gets its
+   * own: whoever holds one must not be able to settle another's. The new lease is the one that was
+   * asked for, but no attempt lasts longer than the kind's time limit.
+   */
+  private static final String HAND =
+      """
+      UPDATE waybill.jobs j
+      SET token = s.token, worker = s.worker,
+        lease_until = least(now() + s.lease_ms * interval '1 millisecond', j.started_at + s.timeout_ms * interval '1 millisecond')
+      FROM unnest(?::bigint[], ?::uuid[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[])
+        AS s(id, old_token, token, worker, lease_ms, timeout_ms)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.old_token
+      RETURNING j.id, j.lease_until
+      """;
+
+  private final Database database;
+  private final Policies policies;
+  private final Settler settler;
+  private final PullEvents events;
+
+  @Inject
+  Handing(Database database, Policies policies, Settler settler, PullEvents events) {
+    this.database = database;
+    this.policies = policies;
+    this.settler = settler;
+    this.events = events;
+  }
+
+  Set<String> ready(Set<String> kinds) throws SQLException {
+    if (kinds.isEmpty()) {
+      return Set.of();
+    }
+    return database.run(connection -> {
+      try (PreparedStatement statement = connection.prepareStatement(READY)) {
+        statement.setArray(1, connection.createArrayOf("text", kinds.toArray()));
+        var ready = new HashSet<String>();
+        try (ResultSet rows = statement.executeQuery()) {
+          while (rows.next()) {
+            ready.add(rows.getString(1));
+          }
+        }
+        return ready;
+      }
+    });
+  }
+
+  /** Buries those that have no attempt left; nobody gets them. */
+  List<Claimed> withoutExhausted(List<Claimed> batch) throws SQLException {
+    List<Claimed> exhausted = batch.stream().filter(Claimed::exhausted).toList();
+    if (exhausted.isEmpty()) {
+      return batch;
+    }
+    settle(
+        exhausted.stream()
+            .map(job ->
+                new Settler.Ended(
+                    job, Outcome.dead("no attempt left: the limit is " + job.maxAttempts())))
+            .toList());
+    return batch.stream().filter(job -> !job.exhausted()).toList();
+  }
+
+  /** Gives each poll its jobs. What cannot be given goes back. */
+  void hand(Map<Poll, List<Claimed>> hands) throws SQLException {
+    if (hands.isEmpty()) {
+      return;
+    }
+    var tokens = new HashMap<Long, UUID>();
+    hands.values().forEach(hand -> hand.forEach(job -> tokens.put(job.id(), UUID.randomUUID())));
+    Map<Long, OffsetDateTime> leases;
+    try {
+      leases = database.run(c -> hand(c, hands, tokens));
+    } catch (SQLException failure) {
+      // Written or not, one of the two tokens is right.
+      giveBackSoon(
+          hands.values().stream()
+              .flatMap(List::stream)
+              .flatMap(job -> {
+                @Nullable UUID token = tokens.get(job.id());
+                return token == null ? Stream.of(job) : Stream.of(job, job.withToken(token));
+              })
+              .toList(),
+          Duration.ofMillis(200));
+      throw failure;
+    }
+    hands.forEach((poll, hand) -> give(poll, hand, tokens, leases));
+  }
+
+  private void give(
+      Poll poll, List<Claimed> hand, Map<Long, UUID> tokens, Map<Long, OffsetDateTime> leases) {
+    var jobs = new ArrayList<Leased>(hand.size());
+    for (Claimed job : hand) {
+      @Nullable UUID token = tokens.get(job.id());
+      @Nullable OffsetDateTime until = leases.get(job.id());
+      if (token != null && until != null) { // Or it was cancelled meanwhile.
+        jobs.add(new Leased(job, token, until));
+      }
+    }
+    if (!jobs.isEmpty() && !poll.give(jobs)) {
+      giveBackSoon(jobs);
+    }
+  }
+
+  private Map<Long, OffsetDateTime> hand(
+      Connection connection, Map<Poll, List<Claimed>> hands, Map<Long, UUID> tokens)
+      throws SQLException {
+    var jobs = new ArrayList<Claimed>();
+    var workers = new ArrayList<String>();
+    var leases = new ArrayList<Long>();
+    hands.forEach((poll, hand) -> {
+      @Nullable Duration lease = poll.ask().lease();
+      for (Claimed job : hand) {
+        jobs.add(job);
+        workers.add(poll.ask().worker());
+        leases.add(lease == null ? job.leaseMillis() : lease.toMillis());
+      }
+    });
+    try (PreparedStatement statement = connection.prepareStatement(HAND)) {
+      Array ids = connection.createArrayOf("int8", jobs.stream().map(Claimed::id).toArray());
+      statement.setArray(1, ids);
+      statement.setArray(
+          2, connection.createArrayOf("uuid", jobs.stream().map(Claimed::token).toArray()));
+      statement.setArray(
+          3,
+          connection.createArrayOf(
+              "uuid", jobs.stream().map(job -> tokens.get(job.id())).toArray()));
+      statement.setArray(4, connection.createArrayOf("text", workers.toArray()));
+      statement.setArray(5, connection.createArrayOf("int8", leases.toArray()));
+      statement.setArray(
+          6,
+          connection.createArrayOf(
+              "int8",
+              jobs.stream().map(job -> policies.of(job.kind()).timeout().toMillis()).toArray()));
+      statement.setArray(7, ids);
+      var until = new HashMap<Long, OffsetDateTime>();
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          until.put(rows.getLong(1), rows.getObject(2, OffsetDateTime.class));
+        }
+      }
+      return until;
+    }
+  }
+
+  /** Nobody waits for these any more. On a thread of its own: the caller may be Vert.x's. */
+  void giveBackSoon(List<Leased> jobs) {
+    if (!jobs.isEmpty()) {
+      giveBackSoon(jobs.stream().map(Leased::held).toList(), Duration.ZERO);
+    }
+  }
+
+  private void giveBackSoon(List<Claimed> jobs, Duration delay) {
+    Thread.ofVirtual()
+        .name("pull-back")
+        .start(() -> {
+          LockSupport.parkNanos(delay.toNanos());
+          try {
+            settle(
+                jobs.stream().map(job -> new Settler.Ended(job, new Outcome.Release())).toList());
+          } catch (SQLException failure) {
+            // Their leases run out; the reaper has them then.
+            LOG.warnf("not given back jobs=%d sqlstate=%s", jobs.size(), failure.getSQLState());
+          }
+        });
+  }
+
+  private void settle(List<Settler.Ended> ended) throws SQLException {
+    Set<Long> settled = database.transaction(c -> settler.settleIn(c, ended));
+    for (Settler.Ended one : ended) {
+      if (settled.contains(one.job().id())) {
+        events.settled(one.job(), one.outcome(), Settled.SETTLED);
+      }
+    }
+  }
+}

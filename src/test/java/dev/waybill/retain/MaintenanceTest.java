@@ -1,0 +1,146 @@
+package dev.waybill.retain;
+
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.waybill.TestDatabase;
+import dev.waybill.TestJobs;
+import dev.waybill.job.Claimed;
+import io.quarkus.scheduler.Scheduled;
+import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
+import java.sql.SQLException;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+/** The clockwork; that Quarkus turns it is seen by the black-box tests, where jobs are reaped. */
+class MaintenanceTest {
+
+  @RegisterExtension static final TestDatabase DB = new TestDatabase();
+
+  private final TestJobs jobs = new TestJobs(DB);
+  private final Map<String, Long> reaped = new TreeMap<>();
+
+  private final RetainEvents events =
+      new RetainEvents() {
+        @Override
+        public void reaped(String kind, long n) {
+          reaped.merge(kind, n, Long::sum);
+        }
+
+        @Override
+        public void purged(String kind, long n) {}
+      };
+
+  private final Maintenance maintenance = maintenance();
+
+  private Maintenance maintenance() {
+    var database = DB.database();
+    var archive = new Archive(database, Optional::empty);
+    return new Maintenance(
+        new Reaper(database),
+        new Partitions(database),
+        new TallyFolder(database),
+        new Retention(
+            new Turn(database),
+            archive,
+            new Expiry(database, events),
+            new Dropper(database, archive, events)),
+        events);
+  }
+
+  @AfterEach
+  void audit() throws SQLException {
+    DB.execute("SELECT waybill.make_partitions()");
+    DB.auditIsClean();
+  }
+
+  private Claimed orphan() throws SQLException {
+    Claimed job = jobs.running("k");
+    jobs.leaseOver(job.id());
+    return job;
+  }
+
+  private static void dropTheLastPartition() throws SQLException {
+    DB.execute(
+        "DROP TABLE "
+            + DB.text(
+                """
+                SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'waybill.jobs_done'::regclass ORDER BY 1 DESC LIMIT 1
+                """));
+  }
+
+  @Test
+  void nothing_is_done_before_the_start_and_after_the_stop() throws SQLException {
+    Claimed job = orphan();
+    maintenance.reap();
+    assertEquals("running", DB.state(job.id()));
+    maintenance.start();
+    maintenance.stop();
+    maintenance.reap();
+    assertEquals("running", DB.state(job.id()));
+    assertEquals(Map.of(), reaped);
+  }
+
+  @Test
+  void each_beat_does_its_part_and_tells() throws SQLException {
+    maintenance.start();
+    Claimed job = orphan();
+    maintenance.reap();
+    assertEquals("ready", DB.state(job.id()));
+    assertEquals(Map.of("k", 1L), reaped);
+
+    DB.enqueue("k");
+    DB.enqueue("k");
+    maintenance.foldTally();
+    assertEquals(
+        1, DB.number("SELECT count(*) FROM waybill.tally WHERE kind = 'k' AND what = 'enqueued'"));
+
+    dropTheLastPartition();
+    maintenance.makePartitions();
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.make_partitions()"));
+  }
+
+  @Test
+  void a_beat_that_the_database_fails_is_tried_again_at_the_next() throws SQLException {
+    maintenance.start();
+    Claimed job = orphan();
+    DB.execute("ALTER TABLE waybill.kinds RENAME TO away");
+    try {
+      assertDoesNotThrow(maintenance::reap);
+      assertDoesNotThrow(maintenance::reap);
+      assertEquals("running", DB.state(job.id()));
+    } finally {
+      DB.execute("ALTER TABLE waybill.away RENAME TO kinds");
+    }
+    maintenance.reap();
+    assertEquals("ready", DB.state(job.id()));
+  }
+
+  /** What the documents promise; a slow beat is not joined by the next one. */
+  @Test
+  void the_schedule() {
+    Map<String, String> every =
+        Arrays.stream(Maintenance.class.getDeclaredMethods())
+            .filter(method -> method.isAnnotationPresent(Scheduled.class))
+            .collect(
+                Collectors.toMap(
+                    method -> method.getName(),
+                    method -> method.getAnnotation(Scheduled.class).every()));
+    assertEquals("5s", every.get("reap"));
+    assertEquals("10s", every.get("foldTally"));
+    assertEquals("1h", every.get("makePartitions"));
+    assertTrue(
+        Arrays.stream(Maintenance.class.getDeclaredMethods())
+            .filter(method -> method.isAnnotationPresent(Scheduled.class))
+            .allMatch(method ->
+                method.getAnnotation(Scheduled.class).concurrentExecution()
+                    == ConcurrentExecution.SKIP));
+  }
+}
