@@ -137,8 +137,9 @@ final class Pool {
     return free.availablePermits() == 0;
   }
 
+  /** By attempts and not by permits: a claim under way holds the permits of all free slots. */
   int slotsInUse() {
-    return plan.slots() - free.availablePermits();
+    return Math.min(plan.slots(), running.size());
   }
 
   PoolState state() {
