@@ -161,7 +161,7 @@ final class Load {
     }
 
     void post(String path, String type, String more, byte[] body) throws Exception {
-      var head = ("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: " + type + "\r\n" + more + "Content-Length: " + body.length
+      var head = ("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + type + "\r\n" + more + "Content-Length: " + body.length
           + "\r\n\r\n").getBytes(StandardCharsets.US_ASCII);
       var whole = new ByteArrayOutputStream(head.length + Math.min(body.length, 4096));
       if (body.length < 4096) {

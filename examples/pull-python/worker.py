@@ -138,13 +138,13 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     threading.Thread(target=heartbeat, daemon=True).start()
-    polls = threading.Thread(target=poll, daemon=True)  # A poll under way is left alone: no job is lost by that.
-    polls.start()
+    threading.Thread(target=poll, daemon=True).start()
     while not stopping.wait(0.2):
         pass
     print("stopping", flush=True)
-    for _ in range(SLOTS):
-        free.acquire()
+    while held:
+        time.sleep(0.05)
+    # The poll under way hangs up when this process ends: what is claimed for it then goes back, with its attempt.
     print("stopped", flush=True)
 
 

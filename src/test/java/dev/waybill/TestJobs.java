@@ -15,6 +15,7 @@ import java.sql.SQLException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 
 /** The rooms that most tests walk a job through, put together by hand. */
 public final class TestJobs {
@@ -99,7 +100,7 @@ public final class TestJobs {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
     settler.settle(job, outcome, job::leaseEndNanos, told::complete);
-    return told;
+    return told.orTimeout(60, TimeUnit.SECONDS);
   }
 
   public static Leases.Held held(Claimed job) {

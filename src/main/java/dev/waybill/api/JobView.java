@@ -69,7 +69,13 @@ public record JobView(
       @Nullable OffsetDateTime startedAt,
       @Nullable OffsetDateTime endedAt,
       @Nullable String outcome,
-      @Nullable String error) {}
+      @Nullable String error,
+      @Schema(
+              description =
+                  "Of outcome replayed, which is no attempt: who returned the dead letter")
+          @Nullable String by,
+      @Schema(description = "Of outcome replayed: how many attempts more it was allowed")
+          @Nullable Integer allowed) {}
 
   /** As it was when it was enqueued: what the request said, and the times that it got. */
   static JobView fresh(NewJob job, Queue.Told told, boolean payloads) {

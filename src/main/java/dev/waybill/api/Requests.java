@@ -123,6 +123,9 @@ final class Requests {
   }
 
   static Problem.Thrown refused(JsonProcessingException unreadable) {
+    if (unreadable.getCause() instanceof Problem.Thrown limit) {
+      return limit; // The body ran into its limit in the middle of a value.
+    }
     if (unreadable instanceof JsonMappingException mismatch) {
       return mismatch.getPath().isEmpty()
           ? Problem.malformed("A JSON object is expected.")

@@ -130,13 +130,17 @@ public final class Schema {
     current = true;
   }
 
-  /**
-   * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
-   * a migration or an administrator that reset these settings would be noticed weeks later. So
-   * would sessions without theirs.
-   */
+  /** At start: what nobody would notice for weeks. */
   public void checkSettings() throws SQLException {
     session.check();
+    checkTable();
+  }
+
+  /**
+   * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
+   * a migration or an administrator that reset these settings would be noticed weeks later.
+   */
+  public void checkTable() throws SQLException {
     List<String> missing = database.run(Schema::missingOptions);
     for (String setting : missing) {
       if (lost.contains(setting)) {

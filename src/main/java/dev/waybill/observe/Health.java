@@ -1,6 +1,7 @@
 package dev.waybill.observe;
 
 import dev.waybill.db.Schema;
+import dev.waybill.pull.Desk;
 import dev.waybill.run.Pools;
 import jakarta.enterprise.inject.Produces;
 import jakarta.inject.Inject;
@@ -19,11 +20,13 @@ import org.eclipse.microprofile.health.Startup;
 final class Health {
 
   private final Pools pools;
+  private final Desk desk;
   private final Schema schema;
 
   @Inject
-  Health(Pools pools, Schema schema) {
+  Health(Pools pools, Desk desk, Schema schema) {
     this.pools = pools;
+    this.desk = desk;
     this.schema = schema;
   }
 
@@ -33,7 +36,8 @@ final class Health {
   @Produces
   @Liveness
   HealthCheck live() {
-    return () -> HealthCheckResponse.named("loops turn").status(pools.live()).build();
+    return () ->
+        HealthCheckResponse.named("loops turn").status(pools.live() && desk.live()).build();
   }
 
   @Produces

@@ -50,6 +50,9 @@ public final class Desk {
   /** An empty lane costs a claim; so many in one round, or others would wait for them. */
   private static final int EMPTY_CLAIMS_MAX = 8;
 
+  /** So many kinds at once, or the look for them would take too long; the others wait. */
+  private static final int LINES_MAX = 10_000;
+
   /** Of claimers for kinds that nobody waits for at the moment. */
   private static final int CLAIMERS_MAX = 1_000;
 
@@ -312,10 +315,10 @@ public final class Desk {
     for (Poll poll : all) {
       for (String kind : poll.ask().kinds()) {
         // Asked once a round and not at the door: a policy may change while somebody waits.
-        if (lent.computeIfAbsent(kind, this::lends)) {
-          lines
-              .computeIfAbsent(new Line(kind, poll.ask().tenant()), _ -> new ArrayList<>())
-              .add(poll);
+        var line = new Line(kind, poll.ask().tenant());
+        if (lent.computeIfAbsent(kind, this::lends)
+            && (lines.size() < LINES_MAX || lines.containsKey(line))) {
+          lines.computeIfAbsent(line, _ -> new ArrayList<>()).add(poll);
         }
       }
     }

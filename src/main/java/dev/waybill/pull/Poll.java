@@ -67,6 +67,9 @@ public final class Poll {
       }
       boolean _ = answer.complete(List.of());
       return answer.join();
+    } catch (InterruptedException stopped) {
+      hangUp();
+      throw stopped;
     } finally {
       over.accept(this);
     }

@@ -76,7 +76,11 @@ final class CrashIT {
       }
     }
     Invariants.check(database, log);
-    assertTrue(database.number("SELECT sum(crashes) FROM waybill.jobs_done") > 0);
+    long crashes = database.number("SELECT sum(crashes) FROM waybill.jobs_done");
+    System.out.printf(
+        "CrashIT: %d kills, %d jobs acknowledged, %d attempts crashed%n",
+        ROUNDS, log.size(), crashes);
+    assertTrue(crashes > 0);
     assertEquals(
         List.of(),
         database.texts("SELECT id FROM waybill.all_jobs WHERE attempt <> 1 + crashes"),

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -31,14 +32,23 @@ final class DeadLettersIT {
     return ServiceProcess.on(database).startReady();
   }
 
-  /** Jobs that died in a handler; their kind is paused then, so that what returns stays ready. */
-  private List<Long> dead(int n) throws SQLException {
-    database.policy("fail", "max_attempts = 1");
-    List<Long> ids = database.enqueueMany("fail", "{}", n);
-    Awaitility.await("all dead")
-        .atMost(PATIENCE)
-        .until(() -> database.number("SELECT count(*) FROM waybill.jobs_dead") == n);
-    database.policy("fail", "paused = true, max_attempts = 5");
+  /** Dead letters of a kind that nobody works, so that what is returned stays ready. */
+  private List<Long> dead(Rest rest, int n) throws SQLException, IOException {
+    List<Long> ids = database.enqueueMany("mail", "{}", n);
+    for (int left = n; left > 0; ) {
+      JsonNode jobs =
+          ok(rest.post("/v1/leases", "{\"kinds\": [\"mail\"], \"max\": 500, \"wait\": 10}"), 200)
+              .get("jobs");
+      var outcomes = new ArrayList<String>();
+      for (JsonNode job : jobs) {
+        outcomes.add(
+            "{\"id\": %s, \"token\": %s, \"outcome\": \"dead\", \"error\": \"mailbox %s is full\"}"
+                .formatted(job.get("id"), job.get("token"), job.get("id")));
+      }
+      ok(rest.post("/v1/leases/settle", "{\"outcomes\": " + outcomes + "}"), 200);
+      left -= jobs.size();
+    }
+    assertEquals(n, database.number("SELECT count(*) FROM waybill.jobs_dead"));
     return ids;
   }
 
@@ -56,11 +66,11 @@ final class DeadLettersIT {
   @Test
   void a_dead_letter_is_found_looked_at_edited_returned_and_deleted() throws Exception {
     Rest rest = start().rest();
-    List<Long> ids = dead(3);
-    JsonNode list = ok(rest.get("/v1/dlq?kind=fail&limit=2"), 200);
+    List<Long> ids = dead(rest, 3);
+    JsonNode list = ok(rest.get("/v1/dlq?kind=mail&limit=2"), 200);
     assertEquals(2, list.get("items").size());
     JsonNode rest2 =
-        ok(rest.get("/v1/dlq?kind=fail&limit=2&after=" + list.get("next").asText()), 200);
+        ok(rest.get("/v1/dlq?kind=mail&limit=2&after=" + list.get("next").asText()), 200);
     assertEquals(1, rest2.get("items").size());
     assertFalse(rest2.has("next"));
     assertFalse(list.at("/items/0").has("payload"), "lists leave out what is inside");
@@ -79,7 +89,7 @@ final class DeadLettersIT {
     JsonNode back = ok(rest.post("/v1/dlq/" + id + "/retry", "{\"payload\": {\"fixed\": 1}}"), 200);
     assertEquals("ready", back.get("state").asText());
     assertEquals("{\"fixed\":1}", back.get("payload").toString());
-    assertEquals(6, back.get("maxAttempts").asInt());
+    assertEquals(11, back.get("maxAttempts").asInt());
     assertEquals(404, rest.post("/v1/dlq/" + id + "/retry", "").status());
     assertEquals(404, rest.get("/v1/dlq/" + id).status());
 
@@ -100,16 +110,16 @@ final class DeadLettersIT {
   @Test
   void a_job_that_is_returned_is_worked_and_may_die_again() throws Exception {
     Rest rest = start().rest();
-    long id = dead(1).getFirst();
-    database.policy("fail", "paused = false, max_attempts = 2, backoff_base_ms = 1");
+    long id = database.number("SELECT waybill.enqueue('fail', max_attempts => 1)");
+    Awaitility.await("dead").atMost(PATIENCE).until(() -> database.state(id).equals("dead"));
     ok(rest.post("/v1/dlq/" + id + "/retry", ""), 200);
     Awaitility.await("dead again")
         .atMost(PATIENCE)
         .until(() ->
             database.state(id).equals("dead")
-                && rest.get("/v1/dlq/" + id).json().get("attempt").asInt() == 3);
+                && rest.get("/v1/dlq/" + id).json().get("attempt").asInt() == 2);
     assertEquals(
-        "dead replayed retry dead",
+        "dead replayed dead",
         database.text(
             "SELECT string_agg(e->>'outcome', ' ' ORDER BY n) FROM waybill.jobs_dead, jsonb_array_elements(attempts) WITH ORDINALITY AS a(e, n)"));
     auditIsClean();
@@ -119,12 +129,12 @@ final class DeadLettersIT {
   void a_replay_goes_on_when_the_process_that_moved_it_is_killed() throws Exception {
     ServiceProcess one = start();
     int n = 300;
-    dead(n);
+    dead(one.rest(), n);
     JsonNode begun =
         ok(
             one.rest()
                 .post(
-                    "/v1/dlq/replays", "{\"filter\": {\"kind\": \"fail\"}, \"ratePerSecond\": 40}"),
+                    "/v1/dlq/replays", "{\"filter\": {\"kind\": \"mail\"}, \"ratePerSecond\": 40}"),
             202);
     assertEquals(n, begun.get("matched").asInt());
     String path = "/v1/dlq/replays/" + begun.get("id").asLong();
@@ -163,7 +173,7 @@ final class DeadLettersIT {
     Rest rest = start().rest();
     start();
     start();
-    dead(200);
+    dead(rest, 200);
     JsonNode begun =
         ok(rest.post("/v1/dlq/replays", "{\"filter\": {}, \"ratePerSecond\": 10}"), 202);
     String path = "/v1/dlq/replays/" + begun.get("id").asLong();
@@ -198,12 +208,12 @@ final class DeadLettersIT {
   @Test
   void a_dry_run_says_what_would_be_and_changes_nothing() throws Exception {
     Rest rest = start().rest();
-    dead(25);
+    dead(rest, 25);
     JsonNode dry =
         ok(
             rest.post(
                 "/v1/dlq/replays",
-                "{\"filter\": {\"kind\": \"fail\"}, \"ratePerSecond\": 5, \"dryRun\": true}"),
+                "{\"filter\": {\"kind\": \"mail\"}, \"ratePerSecond\": 5, \"dryRun\": true}"),
             200);
     assertEquals(25, dry.get("matched").asInt());
     assertFalse(dry.get("matchedMore").asBoolean());

@@ -124,6 +124,8 @@ final class OutageIT {
       Invariants.check(database, log);
       assertEquals(0, database.number("SELECT count(*) FROM waybill.jobs_dead"));
       long again = database.number("SELECT count(*) FROM waybill.jobs_done WHERE attempt > 1");
+      System.out.printf(
+          "OutageIT: %d jobs, %d of them needed another attempt%n", log.size(), again);
       assertTrue(again <= SLOTS, again + " jobs needed another attempt, more than there are slots");
       assertEquals(0, database.number("SELECT count(*) FROM waybill.jobs_done WHERE attempt > 2"));
     }

@@ -32,8 +32,8 @@ class PlanTest {
     DB.execute("ANALYZE waybill.jobs");
     DB.execute(
         """
-        INSERT INTO waybill.jobs (kind, tenant, run_at)
-        SELECT 'k', 't' || n % 7, now() - interval '1 minute' FROM generate_series(1, 50000) n
+        INSERT INTO waybill.jobs (admitted, kind, tenant, run_at)
+        SELECT true, 'k', 't' || n % 7, now() - interval '1 minute' FROM generate_series(1, 50000) n
         """);
   }
 
@@ -85,6 +85,7 @@ class PlanTest {
     {"dev.waybill.settle.Statements", "RETRY", "jobs_pkey"},
     {"dev.waybill.settle.Statements", "GIVE_BACK", "jobs_pkey"},
     {"dev.waybill.settle.Statements", "DEAD", "jobs_pkey"},
+    {"dev.waybill.settle.Statements", "ENDED", "jobs_done"},
     {"dev.waybill.retain.Reaper", "GIVE_BACK", "jobs_running"},
     {"dev.waybill.retain.Reaper", "BURY", "jobs_running"},
   };

@@ -20,6 +20,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -192,7 +193,7 @@ class TroubledSettleTest {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
     settler.settle(job, Outcome.done(), () -> leaseEndNanos, told::complete);
-    return told;
+    return told.orTimeout(60, TimeUnit.SECONDS);
   }
 
   @Test
