@@ -22,7 +22,6 @@ public final class Maintenance {
   private final Partitions partitions;
   private final TallyFolder tally;
   private final Retention retention;
-  private final Schema schema;
   private final Vacuum vacuum;
   private final RetainEvents events;
   private volatile boolean on;
@@ -34,14 +33,12 @@ public final class Maintenance {
       Partitions partitions,
       TallyFolder tally,
       Retention retention,
-      Schema schema,
       Vacuum vacuum,
       RetainEvents events) {
     this.reaper = reaper;
     this.partitions = partitions;
     this.tally = tally;
     this.retention = retention;
-    this.schema = schema;
     this.vacuum = vacuum;
     this.events = events;
   }

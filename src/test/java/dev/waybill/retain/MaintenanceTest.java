@@ -52,6 +52,7 @@ class MaintenanceTest {
             archive,
             new Expiry(database, events),
             new Dropper(database, archive, events)),
+        new Vacuum(database, new ArchiveTest.Given("", 0)),
         events);
   }
 
