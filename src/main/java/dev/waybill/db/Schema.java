@@ -140,7 +140,7 @@ public final class Schema {
    * The engine stays fast only while vacuum keeps up with a table in which every row lives shortly:
    * a migration or an administrator that reset these settings would be noticed weeks later.
    */
-  public void checkTable() throws SQLException {
+  private void checkTable() throws SQLException {
     List<String> missing = database.run(Schema::missingOptions);
     for (String setting : missing) {
       if (lost.contains(setting)) {
@@ -159,13 +159,13 @@ public final class Schema {
   @Scheduled(every = "1h", delayed = "1h", concurrentExecution = ConcurrentExecution.SKIP)
   void checkSettingsAgain() {
     try {
-      checkSettings();
+      checkTable();
     } catch (SQLException failure) {
       LOG.debugf(failure, "settings not checked, in an hour again");
     }
   }
 
-  /** What {@link #checkSettings} missed when it last looked. */
+  /** What {@link #checkTable} missed when it last looked. */
   public List<String> lostSettings() {
     return lost;
   }
