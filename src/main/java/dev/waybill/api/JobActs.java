@@ -1,6 +1,8 @@
 package dev.waybill.api;
 
 import dev.waybill.access.Caller;
+import dev.waybill.audit.Act;
+import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
@@ -18,7 +20,7 @@ final class JobActs {
   /** A settle of the same job waits, or is waited for; either way it is decided once. */
   private static final String LOCK =
       """
-      SELECT j.state FROM waybill.jobs j WHERE j.id = ? AND waybill.visible(j.tenant, j.kind, ?, ?) FOR UPDATE
+      SELECT j.state, j.tenant FROM waybill.jobs j WHERE j.id = ? AND waybill.visible(j.tenant, j.kind, ?, ?) FOR UPDATE
       """;
 
   private static final String CANCEL = "SELECT waybill.cancel(?)";
@@ -34,11 +36,12 @@ final class JobActs {
   /** Whatever it was waiting for or doing; its holder loses the lease with the row. */
   JobView cancel(long id, Caller caller) throws SQLException {
     return database.transaction(connection -> {
-      @Nullable String state = lock(connection, id, caller);
-      if (state == null) {
+      @Nullable Live live = lock(connection, id, caller);
+      if (live == null) {
         throw gone(connection, id, caller);
       }
       execute(connection, CANCEL, id);
+      record(connection, caller, Act.CANCEL, id, live);
       return read(connection, id, caller);
     });
   }
@@ -46,25 +49,33 @@ final class JobActs {
   /** Ready already is as good; running or ended is not. */
   JobView runNow(long id, Caller caller) throws SQLException {
     return database.transaction(connection -> {
-      @Nullable String state = lock(connection, id, caller);
-      if (state == null) {
+      @Nullable Live live = lock(connection, id, caller);
+      if (live == null) {
         throw gone(connection, id, caller);
       }
-      if (state.equals("running")) {
+      if (live.state().equals("running")) {
         throw Problem.conflict("running", "The job is running", "An attempt is under way.");
       }
       execute(connection, RUN_NOW, id);
+      record(connection, caller, Act.RUN_NOW, id, live);
       return read(connection, id, caller);
     });
   }
 
-  private static @Nullable String lock(Connection connection, long id, Caller caller)
+  private record Live(String state, String tenant) {}
+
+  private static void record(Connection connection, Caller caller, Act what, long id, Live live)
+      throws SQLException {
+    Audit.record(connection, caller.name(), what, String.valueOf(id), live.tenant(), 1);
+  }
+
+  private static @Nullable Live lock(Connection connection, long id, Caller caller)
       throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(LOCK)) {
       statement.setLong(1, id);
       int _ = caller.bindScope(statement, 2);
       try (ResultSet row = statement.executeQuery()) {
-        return row.next() ? row.getString(1) : null;
+        return row.next() ? new Live(row.getString(1), row.getString(2)) : null;
       }
     }
   }

@@ -4,6 +4,8 @@ import dev.waybill.access.Allowed;
 import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
+import dev.waybill.audit.Act;
+import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
 import dev.waybill.policy.BadPolicy;
 import dev.waybill.policy.KindPolicy;
@@ -173,7 +175,8 @@ public final class KindsResource {
       InputStream body)
       throws SQLException {
     String name = kind(kind);
-    callers.get().checkKind("kind", name);
+    Caller caller = callers.get();
+    caller.checkKind("kind", name);
     OwnPolicy policy = policy(body);
     boolean[] made = new boolean[1];
     KindPolicy stored =
@@ -182,6 +185,7 @@ public final class KindsResource {
           made[0] = version == 0;
           check(version, ifMatch, ifNoneMatch);
           Kinds.replace(connection, name, policy);
+          Audit.record(connection, caller.name(), Act.POLICY, name, null, 0);
           return stored(connection, name);
         });
     policies.refresh();
@@ -245,10 +249,12 @@ public final class KindsResource {
 
   private Response pause(String kind, boolean paused) throws SQLException {
     String name = kind(kind);
-    callers.get().checkKind("kind", name);
+    Caller caller = callers.get();
+    caller.checkKind("kind", name);
     KindPolicy stored =
         database.transaction(connection -> {
           Kinds.pause(connection, name, paused);
+          Audit.record(connection, caller.name(), paused ? Act.PAUSE : Act.RESUME, name, null, 0);
           return stored(connection, name);
         });
     policies.refresh();

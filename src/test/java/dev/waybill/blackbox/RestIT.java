@@ -639,6 +639,26 @@ final class RestIT {
   }
 
   @Test
+  void what_an_operator_did_is_in_the_audit_log() throws Exception {
+    long id =
+        door.post("/v1/jobs", "{\"kind\": \"echo\", \"delay\": 3600, \"tenant\": \"acme\"}")
+            .is(201)
+            .id();
+    long other = door.post("/v1/jobs", "{\"kind\": \"echo\", \"delay\": 3600}").is(201).id();
+    door.post("/v1/jobs/" + id + "/cancel", "").is(200);
+    door.post("/v1/jobs/" + id + "/cancel", "").is(409);
+    door.post("/v1/jobs/" + other + "/run-now", "").is(200);
+    door.post("/v1/kinds/logged/pause", "").is(200);
+    door.post("/v1/kinds/logged/resume", "").is(200);
+    var lines = new ArrayList<String>();
+    for (var line : door.get("/v1/audit?limit=4").is(200).json().get("lines")) {
+      lines.add(line.get("what").asText() + " " + line.get("target").asText());
+    }
+    assertEquals(
+        List.of("resume logged", "pause logged", "run-now " + other, "cancel " + id), lines);
+  }
+
+  @Test
   void a_paused_kind_waits_until_it_is_resumed() throws Exception {
     assertTrue(door.post("/v1/kinds/fail/pause", "").is(200).json().get("paused").asBoolean());
     long id =
