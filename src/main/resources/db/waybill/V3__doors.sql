@@ -73,7 +73,7 @@ CREATE FUNCTION waybill.enqueue_keyed_rows(
   kinds text[], payloads jsonb[], tenants text[], priorities integer[], run_ats timestamptz[], dedupe_keys text[], max_attempts integer[],
   tags text[], payload_versions integer[], traceparents text[]
 ) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   ids bigint[];
@@ -129,7 +129,7 @@ END $$;
 
 -- A scheduled job need not wait any more. False when it is not scheduled (any more).
 CREATE FUNCTION waybill.run_now(id bigint) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   woken text;

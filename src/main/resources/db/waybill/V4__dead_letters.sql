@@ -100,7 +100,7 @@ RETURN (of_kind IS NULL OR kind = of_kind) AND (of_kinds IS NULL OR kind = ANY (
 -- One whose dedupe key a live job has stays dead.
 CREATE FUNCTION waybill.return_dead(ids bigint[], by_whom text, default_attempts integer, edited jsonb DEFAULT NULL)
 RETURNS TABLE (id bigint, kind text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
   IF edited IS NOT NULL THEN

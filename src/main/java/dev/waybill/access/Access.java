@@ -6,11 +6,14 @@ import java.sql.SQLException;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.Set;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /** Finds out who asks, in the way that the settings say. */
 @Singleton
 public final class Access {
+
+  private static final Pattern LOOPBACK = Pattern.compile("127(\\.[0-9]{1,3}){3}");
 
   private static final String BEARER = "bearer ";
   private static final int BEARER_LENGTH_MAX = 8_192;
@@ -73,8 +76,10 @@ public final class Access {
   /**
    * @param authorization the header, or null
    * @param host the header, or null
+   * @param origin which page asks, if one does
    */
-  Caller caller(@Nullable String authorization, @Nullable String host) throws SQLException {
+  Caller caller(@Nullable String authorization, @Nullable String host, Origin origin)
+      throws SQLException {
     if (!started) {
       throw Denied.notNow("The service is starting.");
     }
@@ -84,6 +89,7 @@ public final class Access {
     Optional<Credentials> asked = Optional.ofNullable(credentials);
     if (asked.isEmpty()) {
       refuseForeignNames(host);
+      origin.refuseForeignPages(host);
       return Caller.ANYBODY;
     }
     return asked.get().who(bearer(authorization));
@@ -108,7 +114,7 @@ public final class Access {
     }
     String name = host.replaceFirst(":[0-9]+$", "").toLowerCase(Locale.ROOT);
     if (!LOOPBACK_NAMES.contains(name)
-        && !name.startsWith("127.")
+        && !LOOPBACK.matcher(name).matches()
         && !name.equals(settings.http().host().toLowerCase(Locale.ROOT))) {
       throw Denied.forbidden(
           "Without credentials only this machine may ask, by the name localhost: see"

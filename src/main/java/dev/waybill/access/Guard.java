@@ -7,11 +7,14 @@ import jakarta.ws.rs.core.HttpHeaders;
 import java.lang.reflect.Method;
 import java.sql.SQLException;
 import java.util.Arrays;
+import java.util.Set;
 import org.jboss.resteasy.reactive.server.ServerRequestFilter;
 import org.jspecify.annotations.Nullable;
 
 /** Stands at the HTTP door: every request passes here before its body is read. */
 final class Guard {
+
+  private static final Set<String> READS = Set.of("GET", "HEAD", "OPTIONS");
 
   private final Access access;
   private final CurrentCaller current;
@@ -33,7 +36,11 @@ final class Guard {
     Caller caller =
         access.caller(
             request.getHeaderString(HttpHeaders.AUTHORIZATION),
-            request.getHeaderString(HttpHeaders.HOST));
+            request.getHeaderString(HttpHeaders.HOST),
+            new Origin(
+                !READS.contains(request.getMethod()),
+                request.getHeaderString("Origin"),
+                request.getHeaderString("Sec-Fetch-Site")));
     if (allowed == null) {
       throw Denied.forbidden("Nothing says who may do this.");
     }

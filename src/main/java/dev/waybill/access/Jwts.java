@@ -116,7 +116,7 @@ final class Jwts implements Credentials {
         role,
         tenant(claim(all, settings.tenantClaim()), role),
         kinds == null ? null : strings(kinds),
-        payloads instanceof Boolean said ? said : role.readsPayloads());
+        payloads == null ? role.readsPayloads() : payloads.equals(true));
   }
 
   private static boolean isAway(Throwable failure) {

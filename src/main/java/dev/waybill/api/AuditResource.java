@@ -3,7 +3,9 @@ package dev.waybill.api;
 import com.fasterxml.jackson.annotation.JsonInclude;
 import com.fasterxml.jackson.annotation.JsonRawValue;
 import dev.waybill.access.Allowed;
+import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
+import dev.waybill.access.Denied;
 import dev.waybill.access.Role;
 import dev.waybill.audit.AuditLog;
 import dev.waybill.db.Database;
@@ -98,7 +100,11 @@ public final class AuditResource {
     Query.only(uri, Set.of("limit", "after"));
     int max = Query.limit(limit, DeadLettersResource.PAGE, DeadLettersResource.PAGE_MAX);
     @Nullable Long from = Query.number("after", after);
-    @Nullable String tenant = callers.get().tenant();
+    Caller caller = callers.get();
+    if (caller.kinds() != null) {
+      throw Denied.forbidden("It concerns every kind, and this credential is for some of them.");
+    }
+    @Nullable String tenant = caller.tenant();
     List<AuditLog.Line> lines = database.run(c -> AuditLog.page(c, tenant, from, max));
     return new LinePage(
         lines.stream().map(LineView::of).toList(),

@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.util.concurrent.TimeUnit;
 
 /** Bodies of requests, bounded while they are read: what a client announces is not what counts. */
 final class Bodies {
@@ -13,11 +14,19 @@ final class Bodies {
 
   private Bodies() {}
 
+  /** However slowly it comes; a batch is read inside of a transaction. */
+  private static final long READ_NANOS_MAX = TimeUnit.SECONDS.toNanos(30);
+
   /** All of a body that holds one thing. */
   static byte[] read(InputStream body) {
+    return read(body, ONE_MAX);
+  }
+
+  /** All of a body. */
+  static byte[] read(InputStream body, long max) {
     var read = new ByteArrayOutputStream(1_024);
-    try {
-      new Bounded(body, ONE_MAX).transferTo(read);
+    try (var bounded = new Bounded(body, max, max)) {
+      bounded.transferTo(read);
     } catch (IOException _) {
       throw Problem.malformed("The body ended early.");
     }
@@ -28,12 +37,19 @@ final class Bodies {
   static final class Bounded extends FilterInputStream {
 
     private final long max;
+    private final long oneMax;
+    private final long endNanos = System.nanoTime() + READ_NANOS_MAX;
     private long count;
     private long marked;
 
     Bounded(InputStream in, long max) {
+      this(in, max, ONE_MAX);
+    }
+
+    private Bounded(InputStream in, long max, long oneMax) {
       super(in);
       this.max = max;
+      this.oneMax = oneMax;
     }
 
     /** One of several things was read. */
@@ -60,8 +76,11 @@ final class Bodies {
       if (count > max) {
         throw Problem.tooLarge("The body has more than " + max + " bytes.");
       }
-      if (count - marked > ONE_MAX) {
-        throw Problem.tooLarge("One of its parts has more than " + ONE_MAX + " bytes.");
+      if (count - marked > oneMax) {
+        throw Problem.tooLarge("One of its parts has more than " + oneMax + " bytes.");
+      }
+      if (System.nanoTime() - endNanos > 0) {
+        throw Problem.tooSlow("The body was not there within 30 seconds.");
       }
     }
 

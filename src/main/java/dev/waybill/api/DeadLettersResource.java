@@ -25,6 +25,7 @@ import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
 import jakarta.ws.rs.core.UriInfo;
+import java.io.InputStream;
 import java.sql.SQLException;
 import java.util.List;
 import java.util.Set;
@@ -220,9 +221,9 @@ public final class DeadLettersResource {
       description = "The job, ready",
       content = @Content(schema = @Schema(implementation = JobView.class)))
   @APIResponse(responseCode = "409", description = "A live job has its dedupe key")
-  public JobView retry(@PathParam("id") String id, byte @Nullable [] body) throws SQLException {
+  public JobView retry(@PathParam("id") String id, @Nullable InputStream body) throws SQLException {
     long number = Query.id(id);
-    @Nullable String payload = edited(body);
+    @Nullable String payload = edited(body == null ? new byte[0] : Bodies.read(body));
     Caller caller = callers.get();
     return database.transaction(connection -> {
       done(DeadLetters.retry(connection, scope(caller), number, payload));
@@ -234,8 +235,8 @@ public final class DeadLettersResource {
     });
   }
 
-  private @Nullable String edited(byte @Nullable [] body) {
-    if (body == null || body.length == 0) {
+  private @Nullable String edited(byte[] body) {
+    if (body.length == 0) {
       return null;
     }
     RetryBody read = requests.read(body, RetryBody.class);

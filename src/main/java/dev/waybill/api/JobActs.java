@@ -57,7 +57,9 @@ final class JobActs {
         throw Problem.conflict("running", "The job is running", "An attempt is under way.");
       }
       execute(connection, RUN_NOW, id);
-      record(connection, caller, Act.RUN_NOW, id, live);
+      if (live.state().equals("scheduled")) {
+        record(connection, caller, Act.RUN_NOW, id, live);
+      }
       return read(connection, id, caller);
     });
   }

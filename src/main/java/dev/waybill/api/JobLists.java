@@ -31,6 +31,9 @@ import org.jspecify.annotations.Nullable;
 @Singleton
 final class JobLists {
 
+  /** So long a stream looks on without finding anything; then it says where to go on. */
+  private static final long STREAM_NANOS_MAX = 5_000_000_000L;
+
   private static final Logger LOG = Logger.getLogger(JobLists.class);
 
   static final int PAGE_MAX = 1_000;
@@ -128,13 +131,17 @@ final class JobLists {
       throws IOException {
     int left = limit;
     @Nullable Long from = before;
+    long patience = System.nanoTime() + STREAM_NANOS_MAX;
     try {
-      while (from != null && left > 0) {
+      while (from != null && left > 0 && System.nanoTime() - patience < 0) {
         long below = from;
         int wanted = Math.min(left, PAGE_MAX);
         Found found = database.run(c -> find(c, filter, below, wanted, caller));
         for (JobSummary job : found.jobs()) {
           out.write(job);
+        }
+        if (!found.jobs().isEmpty()) {
+          patience = System.nanoTime() + STREAM_NANOS_MAX;
         }
         left -= found.jobs().size();
         from = found.goOn();

@@ -19,6 +19,7 @@ import jakarta.ws.rs.Path;
 import jakarta.ws.rs.Produces;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
+import java.io.InputStream;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
@@ -35,6 +36,9 @@ import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
 @Consumes(MediaType.APPLICATION_JSON)
 @RunOnVirtualThread
 public final class LeasesResource {
+
+  /** Results of many jobs come in one body. */
+  private static final long SETTLE_BYTES_MAX = 16 << 20;
 
   private final Desk desk;
   private final Holders holders;
@@ -81,8 +85,8 @@ public final class LeasesResource {
   @APIResponse(
       responseCode = "503",
       description = "This process is about to end, or the database is away")
-  public Response lease(byte[] body) throws SQLException, InterruptedException {
-    LeaseRequests.Lease asked = requests.lease(body, callers.get());
+  public Response lease(InputStream body) throws SQLException, InterruptedException {
+    LeaseRequests.Lease asked = requests.lease(Bodies.read(body), callers.get());
     checkLent(asked.ask().kinds());
     return switch (desk.enter(asked.ask(), asked.patience())) {
       case Desk.Entry.In(var poll) -> await(poll);
@@ -156,8 +160,8 @@ public final class LeasesResource {
       responseCode = "200",
       description = "extended or lost for each, in the order of the request",
       content = @Content(schema = @Schema(implementation = LeaseView.Answers.class)))
-  public LeaseView.Answers extend(byte[] body) throws SQLException {
-    LeaseRequests.Extend asked = requests.extend(body);
+  public LeaseView.Answers extend(InputStream body) throws SQLException {
+    LeaseRequests.Extend asked = requests.extend(Bodies.read(body));
     Caller caller = callers.get();
     return answers(
         asked.held().stream().map(Holders.Held::id).toList(),
@@ -183,8 +187,8 @@ public final class LeasesResource {
       responseCode = "200",
       description = "settled or lost for each, in the order of the request",
       content = @Content(schema = @Schema(implementation = LeaseView.Answers.class)))
-  public LeaseView.Answers settle(byte[] body) throws SQLException {
-    List<Holders.Said> said = requests.settle(body);
+  public LeaseView.Answers settle(InputStream body) throws SQLException {
+    List<Holders.Said> said = requests.settle(Bodies.read(body, SETTLE_BYTES_MAX));
     Caller caller = callers.get();
     return answers(
         said.stream().map(one -> one.held().id()).toList(), holders.settle(said, caller.tenant()));

@@ -120,6 +120,11 @@ public record Problem(
         new Problem("/problems/too-large", "The request is too large", 413, detail, null));
   }
 
+  static Thrown tooSlow(String detail) {
+    return new Thrown(
+        new Problem("/problems/too-slow", "The request came too slowly", 408, detail, null));
+  }
+
   static Thrown precondition(String detail) {
     return new Thrown(
         new Problem("/problems/precondition", "It was changed meanwhile", 412, detail, "If-Match"));

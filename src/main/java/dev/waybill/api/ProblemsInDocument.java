@@ -53,6 +53,13 @@ public final class ProblemsInDocument implements OASFilter {
           Map.entry("405", new Case("Not with this method", "http-405", "Method Not Allowed", "")),
           Map.entry("406", new Case("Not in this format", "http-406", "Not Acceptable", "")),
           Map.entry(
+              "408",
+              new Case(
+                  "The body came too slowly",
+                  "too-slow",
+                  "The request came too slowly",
+                  "The body was not there within 30 seconds.")),
+          Map.entry(
               "409",
               new Case(
                   "It is not in a state in which this can be done",
@@ -121,6 +128,7 @@ public final class ProblemsInDocument implements OASFilter {
       add(responses, "404");
     }
     if (operation.getRequestBody() != null) {
+      add(responses, "408");
       add(responses, "413");
       add(responses, "415");
     }

@@ -3,6 +3,7 @@ package dev.waybill.api;
 import dev.waybill.access.Allowed;
 import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
+import dev.waybill.access.Denied;
 import dev.waybill.access.Role;
 import dev.waybill.db.Database;
 import dev.waybill.deadletter.DeadFilter;
@@ -25,6 +26,7 @@ import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
 import jakarta.ws.rs.core.UriInfo;
+import java.io.InputStream;
 import java.net.URI;
 import java.sql.Connection;
 import java.sql.SQLException;
@@ -93,17 +95,20 @@ public final class ReplaysResource {
       @Parameter(description = "A repeat within 24 hours answers what was begun, with 200")
           @HeaderParam("Idempotency-Key")
           @Nullable String key,
-      byte[] body)
+      InputStream body)
       throws SQLException {
     Caller caller = callers.get();
     Idempotency.@Nullable Key idempotency = Idempotency.Key.of(key, "replay", caller);
-    ReplayBody read = requests.read(body, ReplayBody.class);
+    ReplayBody read = requests.read(Bodies.read(body), ReplayBody.class);
     DeadFilter filter = filter(read.filter());
     double rate = Objects.requireNonNullElse(read.ratePerSecond(), RATE);
     if (!(rate >= Replays.RATE_MIN && rate <= Replays.RATE_MAX)) {
       throw Problem.invalid("ratePerSecond", "A number from 0.01 to 10000.");
     }
     Scope scope = DeadLettersResource.scope(caller);
+    if (filter.isOutside(scope)) {
+      throw Denied.field("filter", "It asks for what this credential may not touch.");
+    }
     if (Boolean.TRUE.equals(read.dryRun())) {
       return Response.ok(dryRun(scope, filter, rate)).build();
     }

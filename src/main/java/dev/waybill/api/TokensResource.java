@@ -20,6 +20,7 @@ import jakarta.ws.rs.Produces;
 import jakarta.ws.rs.QueryParam;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
+import java.io.InputStream;
 import java.net.URI;
 import java.sql.SQLException;
 import java.util.List;
@@ -72,9 +73,9 @@ public final class TokensResource {
       responseCode = "201",
       description = "The token",
       content = @Content(schema = @Schema(implementation = TokenView.class)))
-  public Response mint(byte[] body) throws SQLException {
+  public Response mint(InputStream body) throws SQLException {
     Caller caller = bound();
-    Tokens.NewToken token = requests.newToken(body);
+    Tokens.NewToken token = requests.newToken(Bodies.read(body));
     Tokens.Minted minted =
         database.transaction(connection -> {
           Tokens.Minted made = tokens.mint(connection, token, caller);

@@ -35,7 +35,7 @@ public record DeadFilter(
   }
 
   /** Nothing is asked of the one who may see it and asks for another's: that is no dead letter. */
-  boolean isOutside(Scope scope) {
+  public boolean isOutside(Scope scope) {
     return (scope.tenant() != null && tenant != null && !Objects.equals(scope.tenant(), tenant))
         || (scope.kinds() != null && kind != null && !scope.kinds().contains(kind));
   }

@@ -161,13 +161,16 @@ final class Courier implements Push {
     if (status < 300) {
       return Outcome.done();
     }
+    if (status < 400) {
+      return Outcome.retry(says + ", and redirects are not followed");
+    }
     boolean again = status >= 500 || status == 408 || status == 425 || status == 429;
     if (again) {
       @Nullable Duration wait =
           status == 429 || status == 503 ? RetryAfter.of(answer, clock) : null;
       return wait == null ? Outcome.retry(says) : Outcome.retry(wait, says);
     }
-    return Outcome.dead(status < 400 ? says + ", and redirects are not followed" : says);
+    return Outcome.dead(says);
   }
 
   private static void up(Target target, Circuit circuit) {

@@ -188,6 +188,9 @@ public final class Desk {
     }
   }
 
+  /** When a cap held the last round up: how soon there may be room. */
+  private long heldMillis = Long.MAX_VALUE;
+
   private void turn() {
     long idleMillis = IDLE_MILLIS_MIN;
     while (!stopping) {
@@ -206,7 +209,10 @@ public final class Desk {
       if (look == Look.NOTHING && idleMillis > ARM_AFTER_MILLIS && arm()) {
         continue;
       }
-      idle(look == Look.FAILED ? ThreadLocalRandom.current().nextLong(100, 1_000) : idleMillis);
+      idle(
+          look == Look.FAILED
+              ? ThreadLocalRandom.current().nextLong(100, 1_000)
+              : Math.min(idleMillis, heldMillis));
       idleMillis = woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
     }
     waiting.forEach(poll -> {
@@ -241,6 +247,7 @@ public final class Desk {
 
   private Look look() {
     try {
+      heldMillis = Long.MAX_VALUE;
       Look look = round(List.copyOf(waiting));
       failing = false;
       return look;
@@ -367,10 +374,16 @@ public final class Desk {
       List<Claimed> batch = claimer.claim(Math.min(wanted, BATCH_MAX));
       events.claimed(POOL, batch, System.nanoTime() - now);
       if (!batch.isEmpty()) {
-        deal(handing.withoutExhausted(batch), open, hands);
+        // First the hands, so that whatever fails does not cost those who got a job.
+        deal(batch.stream().filter(job -> !job.exhausted()).toList(), open, hands);
+        handing.bury(batch.stream().filter(Claimed::exhausted).toList());
         return true;
       }
-      if (!claimer.knowsMore() || claimer.heldMillis() > 0) {
+      if (claimer.heldMillis() > 0) {
+        heldMillis = Math.min(heldMillis, claimer.heldMillis());
+        return false;
+      }
+      if (!claimer.knowsMore()) {
         return false;
       }
     }

@@ -35,12 +35,14 @@ final class Handing {
 
   /**
    * Which kinds have anything ready, for all polls in one statement. Plan hazard: one index descent
-   * a kind, by the literal {@code state = 'ready'}.
+   * a kind, by the literal {@code state = 'ready'}; as {@code EXISTS} a plan made on the empty
+   * table reads every ready row of all kinds.
    */
   private static final String READY =
       """
-      SELECT asked.kind FROM unnest(?::text[]) AS asked(kind)
-      WHERE EXISTS (SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now())
+      SELECT asked.kind FROM unnest(?::text[]) AS asked(kind) CROSS JOIN LATERAL (
+        SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now() LIMIT 1
+      ) one
       """;
 
   /**
@@ -90,19 +92,23 @@ final class Handing {
     });
   }
 
-  /** Buries those that have no attempt left; nobody gets them. */
-  List<Claimed> withoutExhausted(List<Claimed> batch) throws SQLException {
-    List<Claimed> exhausted = batch.stream().filter(Claimed::exhausted).toList();
+  /** They have no attempt left. What cannot be buried now is left to the reaper. */
+  void bury(List<Claimed> exhausted) {
     if (exhausted.isEmpty()) {
-      return batch;
+      return;
     }
-    settle(
-        exhausted.stream()
-            .map(job ->
-                new Settler.Ended(
-                    job, Outcome.dead("no attempt left: the limit is " + job.maxAttempts())))
-            .toList());
-    return batch.stream().filter(job -> !job.exhausted()).toList();
+    try {
+      settle(
+          exhausted.stream()
+              .map(job ->
+                  new Settler.Ended(
+                      job, Outcome.dead("no attempt left: the limit is " + job.maxAttempts())))
+              .toList());
+    } catch (SQLException failure) {
+      LOG.warnf(
+          "not buried, left to the reaper jobs=%d sqlstate=%s",
+          exhausted.size(), failure.getSQLState());
+    }
   }
 
   /** Gives each poll its jobs. What cannot be given goes back. */

@@ -19,10 +19,13 @@ import java.util.concurrent.TimeUnit;
 @Singleton
 public final class Vacuum {
 
-  /** What the statistics know of: they lag behind by a second. */
+  /**
+   * What the statistics know of: they lag behind by a second. A table that a large backlog blew up
+   * is left to autovacuum, which has no time limit as this connection does.
+   */
   private static final String DEAD =
       """
-      SELECT 'waybill.jobs' WHERE pg_stat_get_dead_tuples('waybill.jobs'::regclass) >= ?
+      SELECT 'waybill.jobs' WHERE pg_stat_get_dead_tuples('waybill.jobs'::regclass) >= ? AND pg_total_relation_size('waybill.jobs') < 1000000000
       UNION ALL
       SELECT 'waybill.tally' WHERE pg_stat_get_dead_tuples('waybill.tally'::regclass) >= ?
       """;

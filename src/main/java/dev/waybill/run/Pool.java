@@ -57,6 +57,8 @@ final class Pool {
   /** Sweeps take a tenth of the time at most, but late commits are found within two seconds. */
   private static final long SWEEP_NANOS_MAX = 1_500_000_000;
 
+  private static final long NEWS_NANOS = 20_000_000;
+
   private static final int BATCH_MAX = 500;
 
   /** A process that cannot start a thread shall not claim the same job again at once. */
@@ -118,6 +120,11 @@ final class Pool {
     LockSupport.unpark(loop);
   }
 
+  /** The first half of {@link #stopClaiming}, for all pools before any is waited for. */
+  void claimNoMore() {
+    stopping = true;
+  }
+
   /** No more claims; answers when the loop has ended, with a claim that was under way. */
   void stopClaiming() throws InterruptedException {
     stopping = true;
@@ -134,7 +141,7 @@ final class Pool {
 
   /** Busy to the last slot: it cannot claim, and need not. */
   boolean isFull() {
-    return free.availablePermits() == 0;
+    return slotsInUse() == plan.slots();
   }
 
   /** By attempts and not by permits: a claim under way holds the permits of all free slots. */
@@ -219,7 +226,9 @@ final class Pool {
     try {
       woken = false;
       long now = System.nanoTime();
-      if (!claimer.knowsMore() || news || now - sweptNanos > sweepEveryNanos) {
+      // What is new may be of a kind that is not held up; but each promotion is news.
+      boolean newsWhileHeld = news && claimer.heldMillis() > 0 && now - sweptNanos > NEWS_NANOS;
+      if (!claimer.knowsMore() || newsWhileHeld || now - sweptNanos > sweepEveryNanos) {
         news = false;
         claimer.sweep();
         sweptNanos = System.nanoTime();

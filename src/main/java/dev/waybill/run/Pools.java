@@ -135,6 +135,7 @@ public final class Pools {
       return;
     }
     promotion.stop();
+    pools.forEach(Pool::claimNoMore);
     for (Pool pool : pools) {
       pool.stopClaiming();
     }
