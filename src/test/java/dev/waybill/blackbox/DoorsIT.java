@@ -335,6 +335,12 @@ final class DoorsIT {
     for (String path : List.of("/q/health/live", "/q/health/ready", "/q/health/started")) {
       assertEquals("UP", rest.get(path).json().get("status").asText(), path);
     }
+    Awaitility.await("the figures are sampled, and shown")
+        .atMost(PATIENCE)
+        .until(() -> {
+          String now = rest.get("/q/metrics").body();
+          return now.contains("waybill_dead_tuples{") && now.contains("waybill_jobs{kind=\"echo\"");
+        });
     String metrics = rest.get("/q/metrics").body();
     for (String name :
         List.of(
@@ -342,7 +348,16 @@ final class DoorsIT {
             "waybill_claim_seconds_bucket{pool=\"default\"",
             "waybill_settled_total{kind=\"echo\",outcome=\"done\"",
             "waybill_job_seconds_bucket{kind=\"echo\"",
-            "waybill_pickup_seconds_bucket{kind=\"echo\"")) {
+            "waybill_pickup_seconds_bucket{kind=\"echo\"",
+            "waybill_jobs{kind=\"echo\",state=\"ready\"",
+            "waybill_oldest_ready_seconds{kind=\"echo\"",
+            "waybill_dead{kind=\"echo\"",
+            "waybill_dead_growth_24h{kind=\"echo\"",
+            "waybill_dead_tuples{table=\"jobs\"",
+            "waybill_seconds_since_autovacuum{table=\"jobs\"",
+            "waybill_oldest_snapshot_seconds",
+            "waybill_partitions{table=\"jobs_done\"",
+            "waybill_slots_in_use{pool=\"default\"")) {
       assertTrue(metrics.contains(name), name);
     }
     assertFalse(metrics.contains("jvm_threads_states"), "its scrape crashes the JVM");
