@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.jboss.logging.Logger;
@@ -205,14 +206,28 @@ final class Handing {
         .name("pull-back")
         .start(() -> {
           LockSupport.parkNanos(delay.toNanos());
-          try {
-            settle(
-                jobs.stream().map(job -> new Settler.Ended(job, new Outcome.Release())).toList());
-          } catch (SQLException failure) {
-            // Their leases run out; the reaper has them then.
-            LOG.warnf("not given back jobs=%d sqlstate=%s", jobs.size(), failure.getSQLState());
-          }
+          giveBack(jobs);
         });
+  }
+
+  /**
+   * Until the database takes it or the leases are over: then the reaper has them, and charges each
+   * an attempt.
+   */
+  private void giveBack(List<Claimed> jobs) {
+    long end = jobs.stream().mapToLong(Claimed::leaseEndNanos).max().orElse(0);
+    for (long millis = 200; ; millis = Math.min(5_000, 2 * millis)) {
+      try {
+        settle(jobs.stream().map(job -> new Settler.Ended(job, new Outcome.Release())).toList());
+        return;
+      } catch (SQLException failure) {
+        if (System.nanoTime() - end > 0) {
+          LOG.warnf("not given back jobs=%d sqlstate=%s", jobs.size(), failure.getSQLState());
+          return;
+        }
+      }
+      LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(millis));
+    }
   }
 
   private void settle(List<Settler.Ended> ended) throws SQLException {

@@ -68,6 +68,8 @@ public final class Archive {
 
   private static final String PAGE = "SELECT waybill.archive_page(?::oid::regclass, ?, ?, ?)";
 
+  private static final String PATIENCE = "SET LOCAL idle_in_transaction_session_timeout = '10min'";
+
   private static final String RECORD =
       """
       INSERT INTO waybill.archives (partition, name, kind, jobs, object) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
@@ -197,8 +199,15 @@ public final class Archive {
       if (shelf == null) {
         homeless(some.kind());
       } else {
-        close(some.day());
-        boolean _ = write(some, turn);
+        try {
+          close(some.day());
+          boolean _ = write(some, turn);
+        } catch (SQLException failure) {
+          // What else is past its time does not wait for this one.
+          LOG.warnf(
+              "not archived, trying again kind=%s partition=%s sqlstate=%s",
+              some.kind(), some.day().name(), failure.getSQLState());
+        }
       }
     }
   }
@@ -292,6 +301,7 @@ public final class Archive {
   /** In a transaction, so that the driver reads the rows in portions. */
   private static long copyPage(Connection connection, Wanted wanted, long first, Writer to)
       throws SQLException {
+    patience(connection);
     try (PreparedStatement statement = connection.prepareStatement(PAGE)) {
       statement.setFetchSize(FETCH);
       statement.setLong(1, wanted.day().oid());
@@ -309,6 +319,16 @@ public final class Archive {
       return jobs;
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
+    }
+  }
+
+  /**
+   * A portion may have to wait until cold storage has taken one: longer than an idle transaction of
+   * the engine may.
+   */
+  private static void patience(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(PATIENCE)) {
+      boolean _ = statement.execute();
     }
   }
 
