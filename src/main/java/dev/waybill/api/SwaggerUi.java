@@ -39,6 +39,10 @@ final class SwaggerUi {
   }
 
   private static void serve(RoutingContext request) {
+    if (!request.normalizedPath().startsWith(PATH)) {
+      request.redirect(PATH); // As people type it: without the slash at the end.
+      return;
+    }
     String asked = request.normalizedPath().substring(PATH.length());
     String file = asked.isEmpty() ? "index.html" : asked;
     @Nullable String type = TYPES.get(file.substring(file.lastIndexOf('.') + 1));

@@ -357,6 +357,7 @@ final class DocumentIT {
     Rest.Answer page = service.rest().get("/q/swagger-ui/");
     assertEquals(200, page.status());
     assertTrue(page.body().contains("swagger-ui"));
+    assertEquals(302, service.rest().get("/q/swagger-ui").status(), "without the slash");
     assertTrue(
         service
             .rest()
