@@ -156,9 +156,8 @@ def own_postgresql(jar_command):
     """Where none is named: the one that Waybill embeds, started by a JVM that does nothing else."""
     data = tempfile.TemporaryDirectory()
     keeper = Service(jar_command, port=PORT + 1, WAYBILL_DATA=data.name + "/data", WAYBILL_ROLES="api,worker", WAYBILL_POOLS="none=nothing:1")
-    line = pathlib.Path(keeper.log.name).read_text()
-    user, password, host, port, _ = re.search(r"postgresql://(\w+):([^@]+)@([^:]+):(\d+)/(\w+)", line).groups()
-    os.environ.update(PGHOST=host, PGPORT=port, PGUSER=user, PGPASSWORD=password, PGDATABASE="waybill")
+    port, password = (pathlib.Path(data.name, "data", name).read_text().strip() for name in ("port", "password"))
+    os.environ.update(PGHOST="127.0.0.1", PGPORT=port, PGUSER="waybill", PGPASSWORD=password, PGDATABASE="waybill")
     return keeper, data
 
 
