@@ -357,6 +357,7 @@ class Bare(System):
         self.like = like
 
     def setup(self):
+        self.like.db = self.db  # It may not have had its turn yet.
         run(*self.like.command, env=os.environ | self.like.environment(free_port()) | {"WAYBILL_DB_URL": f"jdbc:postgresql://127.0.0.1:{self.bench.server.port}/{self.db}", "WAYBILL_MIGRATE": "only"}, stdout=subprocess.DEVNULL)
         self.pg.q("CREATE TABLE bare (LIKE waybill.jobs INCLUDING ALL)")
 
