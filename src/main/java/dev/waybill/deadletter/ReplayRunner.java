@@ -28,14 +28,14 @@ final class ReplayRunner {
   /**
    * One process at a time moves a replay: {@code SKIP LOCKED}, so nobody waits. How many may go now
    * is what the rate has earned since {@code paid_until}, in whole jobs; two seconds of it at most,
-   * so that after an outage nothing bursts. As the row is the only account, the rate holds over all
-   * processes.
+   * so that after an outage nothing bursts. Nothing, and not less, for a transaction that began
+   * before another process paid. As the row is the only account, the rate holds over all processes.
    */
   private static final String LOCK =
       """
       SELECT r.*, least(?, floor(earning.seconds * r.rate_per_second))::integer AS allowed, earning.seconds
       FROM waybill.replays r CROSS JOIN LATERAL (
-        SELECT least(extract(epoch FROM now() - r.paid_until)::float8, greatest(2, 1 / r.rate_per_second)) AS seconds
+        SELECT greatest(0, least(extract(epoch FROM now() - r.paid_until)::float8, greatest(2, 1 / r.rate_per_second))) AS seconds
       ) earning
       WHERE r.id = ? AND r.state = 'running' FOR NO KEY UPDATE OF r SKIP LOCKED
       """;

@@ -500,6 +500,18 @@ class DeadLettersTest {
     DB.auditIsClean();
   }
 
+  /** Its transaction began before another process moved the replay and paid. */
+  @Test
+  void a_process_that_comes_late_moves_nothing() throws SQLException {
+    bury("k", "", "boom", 3);
+    Replay replay = start(DeadFilter.ALL, 100);
+    DB.execute(
+        "UPDATE waybill.replays SET paid_until = now() + interval '1 second' WHERE id = ?",
+        replay.id());
+    assertEquals(0, runner.slice(replay.id()));
+    assertEquals(0, now(replay).returned());
+  }
+
   @Test
   void two_replays_at_once_return_each_job_once() throws Exception {
     bury("k", "", "boom", 400);
