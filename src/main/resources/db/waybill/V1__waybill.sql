@@ -555,51 +555,6 @@ CREATE VIEW waybill.all_jobs AS
     NULL, tags, max_attempts, crashes, payload_version, dedupe_key, traceparent, attempts, NULL
   FROM waybill.jobs_dead;
 
--- Guarantees 2 and 6 in one snapshot, on any database at any time: no row says "broken", or something is.
-CREATE FUNCTION waybill.audit() RETURNS TABLE (guarantee text, ok boolean, detail text)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH place AS MATERIALIZED (
-    SELECT id, kind, state, 'jobs' AS place FROM waybill.jobs
-    UNION ALL SELECT id, kind, state, tableoid::regclass::text FROM waybill.jobs_done
-    UNION ALL SELECT id, kind, 'dead', 'jobs_dead' FROM waybill.jobs_dead
-  ), counted AS (
-    SELECT kind, count(*) AS present, count(*) FILTER (WHERE place = 'jobs') AS live,
-      count(*) FILTER (WHERE place = 'jobs' AND state = 'scheduled') AS scheduled, count(*) FILTER (WHERE place = 'jobs_dead') AS dead
-    FROM place GROUP BY kind
-  ), tallied AS (
-    SELECT kind, coalesce(sum(n) FILTER (WHERE what = 'enqueued'), 0) AS enqueued,
-      coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged,
-      coalesce(sum(CASE WHEN what IN ('enqueued', 'revived') THEN n WHEN what IN ('done', 'died', 'cancelled') THEN -n END), 0) AS live,
-      coalesce(sum(n) FILTER (WHERE what IN ('scheduled', 'retried')), 0) AS scheduled,
-      coalesce(sum(CASE WHEN what = 'died' THEN n WHEN what IN ('revived', 'dropped') THEN -n END), 0) AS dead
-    FROM waybill.tally GROUP BY kind
-  )
-  SELECT '2: enqueued = present + purged, kind ' || coalesce(t.kind, c.kind),
-    coalesce(t.enqueued, 0) = coalesce(c.present, 0) + coalesce(t.purged, 0),
-    format('enqueued %s, present %s, purged %s', coalesce(t.enqueued, 0), coalesce(c.present, 0), coalesce(t.purged, 0))
-  FROM tallied t FULL JOIN counted c ON c.kind = t.kind
-  UNION ALL
-  SELECT '2: figures as counted, kind ' || kind, false, format('%s is no word of the tally', what)
-  FROM waybill.tally
-  WHERE what NOT IN ('enqueued', 'purged', 'scheduled', 'done', 'died', 'cancelled', 'retried', 'returned', 'crashed', 'interrupted',
-    'revived', 'dropped')
-  UNION ALL
-  SELECT '2: figures as counted, kind ' || coalesce(t.kind, c.kind), false,
-    format('live %s, counted %s; scheduled %s, counted %s; dead %s, counted %s', t.live, c.live, t.scheduled, c.scheduled, t.dead, c.dead)
-  FROM tallied t FULL JOIN counted c ON c.kind = t.kind
-  WHERE (coalesce(t.live, 0), coalesce(t.scheduled, 0), coalesce(t.dead, 0))
-    <> (coalesce(c.live, 0), coalesce(c.scheduled, 0), coalesce(c.dead, 0))
-  UNION ALL
-  SELECT '6: each job in one place', false, format('job %s is in %s', id, string_agg(place, ', '))
-  FROM place GROUP BY id HAVING count(*) > 1
-  UNION ALL
-  SELECT '4: attempts within their limit', false, format('job %s: attempt %s of %s', id, attempt, max_attempts)
-  FROM waybill.jobs WHERE attempt > max_attempts
-  UNION ALL
-  SELECT '5: a running job has token, worker and lease, no other has a token', false, format('job %s is %s', id, state)
-  FROM waybill.jobs WHERE (state = 'running') <> (token IS NOT NULL AND worker IS NOT NULL AND lease_until IS NOT NULL)
-$$;
-
 -- ---------------------------------------------------------------------------------------------------------- grants
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA waybill FROM PUBLIC;

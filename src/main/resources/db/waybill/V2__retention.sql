@@ -134,8 +134,9 @@ BEGIN
   RETURN QUERY SELECT j.key, j.value::bigint FROM jsonb_each_text(gone.jobs) j;
 END $$;
 
--- As before, but a leaving partition counts by its figures, whether this snapshot still reaches it through jobs_done or not.
-CREATE OR REPLACE FUNCTION waybill.audit() RETURNS TABLE (guarantee text, ok boolean, detail text)
+-- Guarantees 2 and 6 in one snapshot, on any database at any time: no row says "broken", or something is.
+-- A leaving partition counts by its figures, whether this snapshot still reaches it through jobs_done or not.
+CREATE FUNCTION waybill.audit() RETURNS TABLE (guarantee text, ok boolean, detail text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH place AS MATERIALIZED (
     SELECT id, kind, state, 'jobs' AS place, 0::oid AS part FROM waybill.jobs
@@ -186,4 +187,4 @@ $$;
 
 REVOKE ALL ON FUNCTION waybill.done_partitions(), waybill.refuse_late(), waybill.close_partition(regclass), waybill.freeze_partition(regclass),
   waybill.count_page(regclass, bigint, bigint), waybill.archive_page(regclass, bigint, bigint, text),
-  waybill.purge_page(regclass, bigint, bigint, text[], timestamptz[]), waybill.drop_left(regclass) FROM PUBLIC;
+  waybill.purge_page(regclass, bigint, bigint, text[], timestamptz[]), waybill.drop_left(regclass), waybill.audit() FROM PUBLIC;

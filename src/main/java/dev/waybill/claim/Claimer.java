@@ -86,8 +86,9 @@ public final class Claimer {
   private final Wanted wanted;
   private final Lanes lanes = new Lanes();
   private final @Nullable String tenant;
-  private long heldMillis;
-  private boolean full;
+
+  /** What the caps left free at the last claim. */
+  private Headroom last = Headroom.unbounded();
 
   /**
    * @param kinds the kinds to claim, each with the newest payload version that this build can read
@@ -184,8 +185,7 @@ public final class Claimer {
   /** Takes up to {@code max} jobs from the lanes in turn, as far as their caps leave room. */
   public List<Claimed> claim(int max) throws SQLException {
     if (lanes.isEmpty()) {
-      heldMillis = 0;
-      full = false;
+      last = Headroom.unbounded();
       return List.of();
     }
     List<String> capped =
@@ -205,8 +205,7 @@ public final class Claimer {
         room.isEmpty()
             ? lanes.next(Math.ceilDiv(max, each), lane -> headroom.allot(lane, each))
             : lanes.next(Math.ceilDiv(max, each), lane -> allot(lane, each, headroom, room));
-    heldMillis = headroom.heldMillis();
-    full = headroom.full();
+    last = headroom;
     if (turn.isEmpty()) {
       return List.of();
     }
@@ -241,12 +240,12 @@ public final class Claimer {
    * it did not.
    */
   public long heldMillis() {
-    return heldMillis;
+    return last.heldMillis();
   }
 
   /** Whether the last claim passed lanes over that may have room as soon as a job of ours ends. */
   public boolean waitsForPlace() {
-    return full;
+    return last.full();
   }
 
   private record Took(Claimed job, long runAtMicros) {}

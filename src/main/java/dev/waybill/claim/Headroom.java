@@ -36,17 +36,19 @@ final class Headroom {
   /**
    * One row for each kind, or for each of its tenants that has something running. The caps come
    * from the table, not from the cached policy: then all pods decide by the same. A rate is a
-   * bucket that fills up to little more than one: who was idle for long does not catch up.
+   * bucket that holds what comes in a twentieth of a second, and one: who was idle for long does
+   * not catch up.
    *
    * <p>{@code jobs_running} has as many entries as jobs run, so reading it is cheap.
    */
   private static final String LEFT =
       """
       SELECT k.kind, k.tenant_cap, k.kind_cap, k.rate_per_second,
-        least(1.25 + k.rate_per_second * 0.05,
+        bucket.size AS bucket, least(bucket.size,
           coalesce(r.left_over + greatest(0, extract(epoch FROM clock.at - r.at)) * k.rate_per_second, 'infinity')) AS left_over,
         clock.at, busy.tenant, busy.n
       FROM (SELECT clock_timestamp() AS at) clock CROSS JOIN waybill.kinds k
+      CROSS JOIN LATERAL (SELECT 1.25 + k.rate_per_second * 0.05 AS size) bucket
       LEFT JOIN waybill.rates r ON r.kind = k.kind
       LEFT JOIN (
         SELECT j.kind, j.tenant, count(*) AS n FROM waybill.jobs j WHERE j.state = 'running' AND j.kind = ANY (?) GROUP BY j.kind, j.tenant
@@ -67,6 +69,7 @@ final class Headroom {
   private static final class Kind {
     @Nullable Integer tenantCap;
     @Nullable Double ratePerSecond;
+    double bucket;
     double leftOver;
     String at = "";
     int left = Integer.MAX_VALUE;
@@ -135,6 +138,7 @@ final class Headroom {
     kind.ratePerSecond = row.getObject("rate_per_second", Double.class);
     @Nullable Integer cap = row.getObject("kind_cap", Integer.class);
     kind.left = cap == null ? Integer.MAX_VALUE : cap;
+    kind.bucket = row.getDouble("bucket");
     kind.leftOver = row.getDouble("left_over");
     kind.at = row.getString("at");
     return kind;
@@ -161,7 +165,7 @@ final class Headroom {
     if (kind.ratePerSecond != null) {
       // Not each half a millisecond's worth by itself: a claim that takes two jobs costs like one
       // that takes fifty.
-      double worthwhile = kind.begun > 0 ? 1 : Math.max(1, bucket(kind.ratePerSecond) / 2);
+      double worthwhile = kind.begun > 0 ? 1 : Math.max(1, kind.bucket / 2);
       int rate = (int) Math.min(Integer.MAX_VALUE, kind.leftOver) - kind.begun;
       if (rate < Math.min(n, worthwhile)) {
         held(Math.clamp((long) (250 / kind.ratePerSecond), 25, 1_000));
@@ -176,14 +180,6 @@ final class Headroom {
     kind.left -= kind.left == Integer.MAX_VALUE ? 0 : n;
     kind.begun += n;
     return n;
-  }
-
-  /**
-   * How many attempts a rate allows at once, after a pause: that which comes in a twentieth of a
-   * second, and one.
-   */
-  private static double bucket(double ratePerSecond) {
-    return 1.25 + ratePerSecond * 0.05;
   }
 
   /** No room here, whatever the caps say. */
