@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.SerializationFeature;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import dev.waybill.access.Caller;
+import dev.waybill.db.Beat;
 import dev.waybill.db.Database;
 import dev.waybill.enqueue.NewJob;
 import io.quarkus.scheduler.Scheduled;
@@ -68,7 +69,7 @@ final class Idempotency {
       JsonMapper.builder().enable(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS).build();
 
   private final Database database;
-  private volatile boolean failing;
+  private final Beat beat = new Beat(LOG, Logger.Level.WARN, "old keys not swept, trying again");
 
   @Inject
   Idempotency(Database database) {
@@ -210,15 +211,7 @@ final class Idempotency {
 
   @Scheduled(every = "1m", delayed = "30s", concurrentExecution = ConcurrentExecution.SKIP)
   void beat() {
-    try {
-      forget();
-      failing = false;
-    } catch (SQLException failure) {
-      if (!failing) {
-        LOG.warnf("old keys not swept, trying again sqlstate=%s", failure.getSQLState());
-      }
-      failing = true;
-    }
+    beat.run(this::forget);
   }
 
   /** Forgets what is older than a day; answers how many keys. */

@@ -1,10 +1,10 @@
 package dev.waybill.deadletter;
 
+import dev.waybill.db.Beat;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
-import java.sql.SQLException;
 import org.jboss.logging.Logger;
 
 /**
@@ -19,7 +19,8 @@ public final class Beats {
   private final ReplayRunner replays;
   private final DeadCounts counts;
   private volatile boolean on;
-  private volatile boolean failing;
+  private final Beat beat =
+      new Beat(LOG, Logger.Level.ERROR, "dead letters: beat failed, trying again");
 
   @Inject
   Beats(ReplayRunner replays, DeadCounts counts) {
@@ -46,22 +47,9 @@ public final class Beats {
     beat(counts::fold);
   }
 
-  private interface Work {
-    void run() throws SQLException;
-  }
-
-  private void beat(Work work) {
-    if (!on) {
-      return;
-    }
-    try {
-      work.run();
-      failing = false;
-    } catch (SQLException failure) {
-      if (!failing) {
-        LOG.errorf("dead letters: beat failed, trying again sqlstate=%s", failure.getSQLState());
-      }
-      failing = true;
+  private void beat(Beat.Work work) {
+    if (on) {
+      beat.run(work);
     }
   }
 }

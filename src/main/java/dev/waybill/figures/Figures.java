@@ -1,5 +1,6 @@
 package dev.waybill.figures;
 
+import dev.waybill.db.Beat;
 import dev.waybill.db.Database;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
@@ -51,7 +52,7 @@ public final class Figures {
   private static final String SAMPLE = "SELECT waybill.sample_figures()";
 
   private final Database database;
-  private volatile boolean failing;
+  private final Beat beat = new Beat(LOG, Logger.Level.WARN, "figures not sampled, trying again");
 
   @Inject
   public Figures(Database database) {
@@ -92,15 +93,7 @@ public final class Figures {
 
   @Scheduled(every = "5s", concurrentExecution = ConcurrentExecution.SKIP)
   void beat() {
-    try {
-      boolean _ = sample();
-      failing = false;
-    } catch (SQLException failure) {
-      if (!failing) {
-        LOG.warnf("figures not sampled, trying again sqlstate=%s", failure.getSQLState());
-      }
-      failing = true;
-    }
+    beat.run(this::sample);
   }
 
   private static List<KindFigures> read(PreparedStatement statement) throws SQLException {

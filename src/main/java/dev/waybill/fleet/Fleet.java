@@ -3,6 +3,7 @@ package dev.waybill.fleet;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.waybill.db.Beat;
 import dev.waybill.db.Database;
 import dev.waybill.run.PoolState;
 import dev.waybill.run.Pools;
@@ -53,7 +54,8 @@ public final class Fleet {
   private final UUID process = UUID.randomUUID();
   private volatile List<String> roles = List.of();
   private volatile boolean on;
-  private volatile boolean failing;
+  private final Beat beat =
+      new Beat(LOG, Logger.Level.WARN, "not told that we are here, trying again");
 
   @Inject
   Fleet(
@@ -91,17 +93,8 @@ public final class Fleet {
 
   @Scheduled(every = "5s", concurrentExecution = ConcurrentExecution.SKIP)
   void beat() {
-    if (!on) {
-      return;
-    }
-    try {
-      database.run(this::tell);
-      failing = false;
-    } catch (SQLException failure) {
-      if (!failing) {
-        LOG.warnf("not told that we are here, trying again sqlstate=%s", failure.getSQLState());
-      }
-      failing = true;
+    if (on) {
+      beat.run(() -> database.run(this::tell));
     }
   }
 

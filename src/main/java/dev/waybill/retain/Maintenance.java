@@ -1,5 +1,6 @@
 package dev.waybill.retain;
 
+import dev.waybill.db.Beat;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
@@ -25,7 +26,7 @@ public final class Maintenance {
   private final Vacuum vacuum;
   private final RetainEvents events;
   private volatile boolean on;
-  private volatile boolean failing;
+  private final Beat beat = new Beat(LOG, Logger.Level.ERROR, "maintenance failed, trying again");
 
   @Inject
   Maintenance(
@@ -94,22 +95,9 @@ public final class Maintenance {
     beat(() -> retention.turn(() -> on));
   }
 
-  private interface Work {
-    void run() throws SQLException;
-  }
-
-  private void beat(Work work) {
-    if (!on) {
-      return;
-    }
-    try {
-      work.run();
-      failing = false;
-    } catch (SQLException failure) {
-      if (!failing) {
-        LOG.errorf("maintenance failed, trying again sqlstate=%s", failure.getSQLState());
-      }
-      failing = true;
+  private void beat(Beat.Work work) {
+    if (on) {
+      beat.run(work);
     }
   }
 }

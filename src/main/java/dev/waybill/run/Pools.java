@@ -2,6 +2,7 @@ package dev.waybill.run;
 
 import dev.waybill.claim.Claimer;
 import dev.waybill.claim.Promoter;
+import dev.waybill.db.Beat;
 import dev.waybill.db.Database;
 import dev.waybill.job.Outcome;
 import io.quarkus.scheduler.Scheduled;
@@ -41,7 +42,8 @@ public final class Pools {
   private volatile boolean draining;
   private volatile boolean started;
   private volatile boolean heeding;
-  private volatile boolean policiesFailing;
+  private final Beat reading =
+      new Beat(LOG, Logger.Level.ERROR, "policies not read, going on as before");
 
   @Inject
   Pools(
@@ -96,17 +98,8 @@ public final class Pools {
   /** How soon a changed policy is heeded here. */
   @Scheduled(every = "2s", concurrentExecution = ConcurrentExecution.SKIP)
   void refreshPolicies() {
-    if (!heeding || draining) {
-      return;
-    }
-    try {
-      parts.policies().refresh();
-      policiesFailing = false;
-    } catch (SQLException failure) {
-      if (!policiesFailing) {
-        LOG.errorf("policies not read, going on as before sqlstate=%s", failure.getSQLState());
-      }
-      policiesFailing = true;
+    if (heeding && !draining) {
+      reading.run(parts.policies()::refresh);
     }
   }
 
