@@ -61,6 +61,17 @@ final class Examples {
          "deadRetention", "delivery", "archive"]}\
       """;
 
+  static final String TENANT_LIMITS_BODY =
+      """
+      {"ratePerSecond": 50, "burst": 200, "backlogMax": 100000}\
+      """;
+
+  static final String TENANT_LIMITS =
+      """
+      {"tenant": "acme", "version": 1, "updatedAt": "2026-11-18T08:00:00Z", "ratePerSecond": 50.0, "burst": 200,
+       "backlogMax": 100000}\
+      """;
+
   static final String STATS =
       """
       {"kinds": [{"kind": "email", "scheduled": 12, "ready": 340, "running": 64, "oldestReadySeconds": 1.25,

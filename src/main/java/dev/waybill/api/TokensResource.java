@@ -5,7 +5,6 @@ import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Denied;
 import dev.waybill.access.Tokens;
-import dev.waybill.audit.Act;
 import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
 import io.smallrye.common.annotation.RunOnVirtualThread;
@@ -78,15 +77,8 @@ public final class TokensResource {
     Tokens.NewToken token = requests.newToken(Bodies.read(body));
     Tokens.Minted minted =
         database.transaction(connection -> {
-          Tokens.Minted made = tokens.mint(connection, token, caller);
-          Audit.record(
-              connection,
-              caller.name(),
-              Act.TOKEN_MINT,
-              made.kept().id() + " " + token.name(),
-              token.tenant(),
-              0);
-          return made;
+          Audit.actsFor(connection, caller.name());
+          return tokens.mint(connection, token, caller);
         });
     return Response.created(URI.create("/v1/tokens/" + minted.kept().id()))
         .header("Cache-Control", "no-store")
@@ -150,17 +142,8 @@ public final class TokensResource {
     long number = number("id", id, 0, Long.MAX_VALUE);
     boolean there =
         database.transaction(connection -> {
-          Tokens.@Nullable Kept kept = tokens.read(connection, number);
-          if (kept != null && tokens.revoke(connection, number)) {
-            Audit.record(
-                connection,
-                caller.name(),
-                Act.TOKEN_REVOKE,
-                number + " " + kept.name(),
-                kept.tenant(),
-                0);
-          }
-          return kept != null;
+          Audit.actsFor(connection, caller.name());
+          return tokens.revoke(connection, number) || tokens.read(connection, number) != null;
         });
     tokens.forget();
     if (!there) {

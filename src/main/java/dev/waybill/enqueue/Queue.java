@@ -10,6 +10,7 @@ import java.sql.SQLException;
 import java.sql.Types;
 import java.time.OffsetDateTime;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.function.Function;
 import javax.sql.DataSource;
@@ -37,8 +38,11 @@ public final class Queue {
   private static final String ENQUEUE_ROWS =
       """
       SELECT waybill.enqueue_rows(?::text[], ?::jsonb[], ?::text[], ?::integer[], ?::timestamptz[], ?::bigint[], ?::text[], ?::integer[],
-        ?::text[], ?::integer[], ?::text[])
+        ?::text[], ?::integer[], ?::text[], room_taken => ?)
       """;
+
+  private static final String TAKE_ROOMS =
+      "SELECT waybill.take_rooms(?::text[], ?::integer[], owe => ?)";
 
   private static final String CHECK_ROW =
       """
@@ -102,6 +106,32 @@ public final class Queue {
    * this connection; answers their ids in order. A few thousand at a time: they are sent as arrays.
    */
   public long[] enqueue(Connection connection, List<NewJob> jobs) throws SQLException {
+    return enqueue(connection, jobs, false);
+  }
+
+  /**
+   * Takes what the limits of these tenants have room for, so many jobs each; refuses what there is
+   * no room for (SQLSTATE WB001, WB002).
+   *
+   * @param owe refuse nothing: for the rest of what was let in
+   */
+  public void takeRooms(Connection connection, Map<String, Integer> jobs, boolean owe)
+      throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(TAKE_ROOMS)) {
+      statement.setArray(1, connection.createArrayOf("text", jobs.keySet().toArray()));
+      statement.setArray(2, connection.createArrayOf("int4", jobs.values().toArray()));
+      statement.setBoolean(3, owe);
+      boolean _ = statement.execute();
+    }
+  }
+
+  /** As {@link #enqueue(Connection, List)}, after {@link #takeRooms}. */
+  public long[] enqueueAdmitted(Connection connection, List<NewJob> jobs) throws SQLException {
+    return enqueue(connection, jobs, true);
+  }
+
+  private static long[] enqueue(Connection connection, List<NewJob> jobs, boolean roomTaken)
+      throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_ROWS)) {
       statement.setArray(1, column(connection, "text", jobs, NewJob::kind, null));
       statement.setArray(2, column(connection, "jsonb", jobs, NewJob::payload, null));
@@ -114,6 +144,7 @@ public final class Queue {
       statement.setArray(9, column(connection, "text", jobs, Queue::tags, null));
       statement.setArray(10, column(connection, "int4", jobs, NewJob::payloadVersion, 1));
       statement.setArray(11, column(connection, "text", jobs, NewJob::traceparent, null));
+      statement.setBoolean(12, roomTaken);
       var ids = new long[jobs.size()];
       try (ResultSet rows = statement.executeQuery()) {
         int n = 0;
