@@ -36,6 +36,7 @@ final class Enqueuing {
   private static final int AHEAD_CHARS = 4 << 20;
 
   private static final int BATCHES_AT_ONCE = 8;
+  private static final int DEDUPE_TRIES = 5;
 
   private final Database database;
   private final Queue queue;
@@ -106,19 +107,18 @@ final class Enqueuing {
 
   /** The live job that has its dedupe key may be another than the request says, so it is read. */
   private JobView enqueue(Connection connection, NewJob job, Caller caller) throws SQLException {
-    Queue.Told told = queue.enqueueTold(connection, job);
-    if (job.dedupeKey() == null) {
-      return JobView.fresh(job, told, caller.payloads());
+    for (int tries = 0; tries < DEDUPE_TRIES; tries++) {
+      Queue.Told told = queue.enqueueTold(connection, job);
+      if (job.dedupeKey() == null) {
+        return JobView.fresh(job, told, caller.payloads());
+      }
+      @Nullable JobView view = JobReader.read(connection, told.id(), caller);
+      if (view != null) {
+        return view;
+      }
+      // The job that had the key has ended meanwhile, and nothing of it was kept: the key is free.
     }
-    @Nullable JobView view = JobReader.read(connection, told.id(), caller);
-    if (view == null) {
-      // It has another tenant, and its key is taken all the same: keys are the kind's.
-      throw Problem.conflict(
-          "dedupe-conflict",
-          "The dedupe key is taken",
-          "A live job of this kind that is not yours has this dedupe key.");
-    }
-    return view;
+    throw new Problem.Thrown(Problem.busy());
   }
 
   /** As it is now; as it was when it was enqueued, if it is gone for good meanwhile. */

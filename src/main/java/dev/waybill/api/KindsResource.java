@@ -23,12 +23,15 @@ import jakarta.ws.rs.PUT;
 import jakarta.ws.rs.Path;
 import jakarta.ws.rs.PathParam;
 import jakarta.ws.rs.Produces;
+import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
+import jakarta.ws.rs.core.UriInfo;
 import java.io.InputStream;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.List;
+import java.util.Set;
 import java.util.regex.Pattern;
 import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
@@ -89,7 +92,8 @@ public final class KindsResource {
               schema = @Schema(implementation = KindList.class),
               examples =
                   @ExampleObject(name = "kinds", value = "{\"kinds\": [" + Examples.KIND + "]}")))
-  public KindList list() throws SQLException {
+  public KindList list(@Context UriInfo uri) throws SQLException {
+    Query.only(uri, Set.of());
     Caller caller = callers.get();
     return new KindList(
         database.run(Kinds::all).stream()

@@ -26,6 +26,7 @@ import java.util.List;
 import java.util.Set;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
+import org.eclipse.microprofile.openapi.annotations.media.ExampleObject;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
@@ -72,11 +73,7 @@ public final class LeasesResource {
           "Answers as soon as there is one. A client that hangs up before the answer costs its jobs nothing: they go back with their attempt.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = LeaseBody.class),
-              example =
-                  "{\"kinds\": [\"email\"], \"worker\": \"mailer-1\", \"max\": 10, \"wait\": 20, \"lease\": 60}"))
+      content = @Content(schema = @Schema(implementation = LeaseBody.class)))
   @APIResponse(
       responseCode = "200",
       description = "Jobs, or none when nothing came in time",
@@ -151,15 +148,14 @@ public final class LeasesResource {
           "No lease goes past the kind's time limit for an attempt; an attempt that has reached it is settled as a failure, and its lease is lost.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = LeaseBody.Extend.class),
-              example =
-                  "{\"leases\": [{\"id\": 42, \"token\": \"6f9619ff-8b86-4011-b42d-00c04fc964ff\"}], \"lease\": 60}"))
+      content = @Content(schema = @Schema(implementation = LeaseBody.Extend.class)))
   @APIResponse(
       responseCode = "200",
       description = "extended or lost for each, in the order of the request",
-      content = @Content(schema = @Schema(implementation = LeaseView.Answers.class)))
+      content =
+          @Content(
+              schema = @Schema(implementation = LeaseView.Answers.class),
+              examples = @ExampleObject(name = "extended", value = Examples.EXTENDED)))
   public LeaseView.Answers extend(InputStream body) throws SQLException {
     LeaseRequests.Extend asked = requests.extend(Bodies.read(body));
     Caller caller = callers.get();
@@ -178,11 +174,7 @@ public final class LeasesResource {
           "The outcomes are written together; one whose lease is lost changes nothing. A retry of the last attempt makes a dead letter.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = LeaseBody.Settle.class),
-              example =
-                  "{\"outcomes\": [{\"id\": 42, \"token\": \"6f9619ff-8b86-4011-b42d-00c04fc964ff\", \"outcome\": \"done\", \"result\": {\"sent\": true}}]}"))
+      content = @Content(schema = @Schema(implementation = LeaseBody.Settle.class)))
   @APIResponse(
       responseCode = "200",
       description = "settled or lost for each, in the order of the request",

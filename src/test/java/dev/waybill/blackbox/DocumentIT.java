@@ -97,7 +97,44 @@ final class DocumentIT {
       }
     }
     assertEquals(List.of(), lacking);
-    assertTrue(door.document().operations().size() >= 13);
+    assertTrue(door.document().operations().size() >= 34);
+  }
+
+  @Test
+  void every_body_has_an_example_and_every_example_is_of_its_schema() {
+    var faults = new ArrayList<String>();
+    int examples = 0;
+    for (Document.Operation operation : door.document().operations()) {
+      var bodies = new HashMap<String, JsonNode>();
+      operation
+          .node()
+          .path("requestBody")
+          .path("content")
+          .properties()
+          .forEach(media -> bodies.put("request " + media.getKey(), media.getValue()));
+      for (Map.Entry<String, JsonNode> response : operation.node().path("responses").properties()) {
+        response
+            .getValue()
+            .path("content")
+            .properties()
+            .forEach(
+                media -> bodies.put(response.getKey() + " " + media.getKey(), media.getValue()));
+      }
+      for (Map.Entry<String, JsonNode> body : bodies.entrySet()) {
+        String at = operation.id() + " " + body.getKey();
+        if (body.getValue().path("examples").isEmpty()) {
+          faults.add(at + ": no example");
+        }
+        for (JsonNode example : body.getValue().path("examples")) {
+          examples++;
+          door.document()
+              .violations(at, body.getValue().path("schema"), example.path("value"))
+              .forEach(fault -> faults.add(at + ": " + fault));
+        }
+      }
+    }
+    assertEquals(List.of(), faults);
+    assertTrue(examples > 300, "examples: " + examples);
   }
 
   /** Only of this room's operations: the others need something that is there. */
@@ -105,21 +142,22 @@ final class DocumentIT {
   void the_requests_that_the_document_gives_as_examples_are_accepted() throws Exception {
     int sent = 0;
     for (Document.Operation operation : door.document().operations()) {
-      if (!List.of("enqueue", "enqueueBatch", "replaceKind").contains(operation.id())) {
+      if (!List.of("enqueue", "enqueueBatch", "replaceKind", "replaceTenantLimits")
+          .contains(operation.id())) {
         continue;
       }
       for (Map.Entry<String, String> body : door.document().exampleBodies(operation).entrySet()) {
         Door.Reply reply =
             door.call(
                 operation.method(),
-                operation.path().replace("{kind}", "example"),
+                operation.path().replaceAll("\\{(kind|tenant)}", "example"),
                 Map.of("Content-Type", body.getKey()),
                 body.getValue());
         assertTrue(reply.status() == 200 || reply.status() == 201, reply::toString);
         sent++;
       }
     }
-    assertEquals(4, sent);
+    assertEquals(5, sent);
   }
 
   /** Seeded: a failure prints what to run again. */
