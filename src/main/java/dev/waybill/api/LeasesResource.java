@@ -82,7 +82,7 @@ public final class LeasesResource {
   @APIResponse(
       responseCode = "503",
       description = "This process is about to end, or the database is away")
-  public Response lease(InputStream body) throws SQLException, InterruptedException {
+  public Response lease(InputStream body) throws SQLException {
     LeaseRequests.Lease asked = requests.lease(Bodies.read(body), callers.get());
     checkLent(asked.ask().kinds());
     return switch (desk.enter(asked.ask(), asked.patience())) {
@@ -93,9 +93,7 @@ public final class LeasesResource {
               "too-many",
               "Too many at once",
               max + " polls wait here already; ask again, or ask another process.");
-      case Desk.Entry.Closed _ ->
-          turnedAway(
-              503, "draining", "This process is about to end", "Ask again: another one answers.");
+      case Desk.Entry.Closed _ -> draining();
     };
   }
 
@@ -115,7 +113,7 @@ public final class LeasesResource {
     }
   }
 
-  private Response await(Poll poll) throws InterruptedException {
+  private Response await(Poll poll) {
     RoutingContext exchange = current.getCurrent();
     exchange.addEndHandler(ended -> {
       if (ended.failed()) {
@@ -127,7 +125,15 @@ public final class LeasesResource {
       return Response.ok(new LeaseView.Jobs(jobs.stream().map(LeaseView::of).toList())).build();
     } catch (Poll.NotLooked _) {
       return Problem.unavailable().response();
+    } catch (InterruptedException _) {
+      Thread.currentThread().interrupt();
+      return draining();
     }
+  }
+
+  private static Response draining() {
+    return turnedAway(
+        503, "draining", "This process is about to end", "Ask again: another one answers.");
   }
 
   private static Response turnedAway(int status, String type, String title, String detail) {

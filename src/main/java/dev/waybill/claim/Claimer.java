@@ -142,11 +142,7 @@ public final class Claimer {
   public void sweep() throws SQLException {
     var open = new HashMap<>(wanted.kinds());
     open.keySet().retainAll(policies.notPaused(open.keySet()));
-    List<Lane> found = open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open));
-    lanes.refresh(
-        tenant == null
-            ? found
-            : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
+    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
   }
 
   public Set<String> kinds() {

@@ -20,15 +20,8 @@ import org.jspecify.annotations.Nullable;
 @Singleton
 public final class Queue {
 
-  private static final String ENQUEUE =
-      """
-      SELECT waybill.enqueue(kind => ?, payload => ?::jsonb, tenant => ?, priority => ?,
-        run_at => coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond'), dedupe_key => ?, max_attempts => ?,
-        tags => ?::text[], payload_version => ?, traceparent => ?)
-      """;
-
   /** With the times that the job got, so that nobody needs to read it. */
-  private static final String ENQUEUE_TOLD =
+  private static final String ENQUEUE =
       """
       SELECT waybill.enqueue(kind => ?, payload => ?::jsonb, tenant => ?, priority => ?, run_at => at.run_at, dedupe_key => ?,
         max_attempts => ?, tags => ?::text[], payload_version => ?, traceparent => ?), now(), coalesce(at.run_at, now())
@@ -46,8 +39,8 @@ public final class Queue {
 
   private static final String CHECK_ROW =
       """
-      SELECT waybill.check_row(?, ?::jsonb, ?, ?, coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond'), ?, ?,
-        ?::text[], ?, ?)
+      SELECT waybill.check_row(?, ?::jsonb, ?, ?, at.run_at, ?, ?, ?::text[], ?, ?)
+      FROM (SELECT coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond') AS run_at) at
       """;
 
   private final DataSource dataSource;
@@ -79,18 +72,8 @@ public final class Queue {
 
   /** Enqueues in the transaction of this connection, and tells when that was. */
   public Told enqueueTold(Connection connection, NewJob job) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_TOLD)) {
-      statement.setString(1, job.kind());
-      statement.setString(2, job.payload());
-      statement.setString(3, job.tenant());
-      statement.setInt(4, job.priority());
-      statement.setString(5, job.dedupeKey());
-      statement.setObject(6, job.maxAttempts(), Types.INTEGER);
-      statement.setString(7, tags(job));
-      statement.setInt(8, job.payloadVersion());
-      statement.setString(9, job.traceparent());
-      statement.setObject(10, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
-      statement.setObject(11, delayMillis(job), Types.BIGINT);
+    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE)) {
+      bind(statement, job);
       try (ResultSet row = statement.executeQuery()) {
         row.next();
         return new Told(
@@ -183,19 +166,23 @@ public final class Queue {
   /** Throws what is wrong with this job, as enqueuing it would. */
   public void check(Connection connection, NewJob job) throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(CHECK_ROW)) {
-      statement.setString(1, job.kind());
-      statement.setString(2, job.payload());
-      statement.setString(3, job.tenant());
-      statement.setInt(4, job.priority());
-      statement.setObject(5, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
-      statement.setObject(6, delayMillis(job), Types.BIGINT);
-      statement.setString(7, job.dedupeKey());
-      statement.setObject(8, job.maxAttempts(), Types.INTEGER);
-      statement.setString(9, tags(job));
-      statement.setInt(10, job.payloadVersion());
-      statement.setString(11, job.traceparent());
+      bind(statement, job);
       boolean _ = statement.execute();
     }
+  }
+
+  private static void bind(PreparedStatement statement, NewJob job) throws SQLException {
+    statement.setString(1, job.kind());
+    statement.setString(2, job.payload());
+    statement.setString(3, job.tenant());
+    statement.setInt(4, job.priority());
+    statement.setString(5, job.dedupeKey());
+    statement.setObject(6, job.maxAttempts(), Types.INTEGER);
+    statement.setString(7, tags(job));
+    statement.setInt(8, job.payloadVersion());
+    statement.setString(9, job.traceparent());
+    statement.setObject(10, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
+    statement.setObject(11, delayMillis(job), Types.BIGINT);
   }
 
   private static @Nullable Object delayMillis(NewJob job) {
@@ -218,23 +205,6 @@ public final class Queue {
 
   /** Enqueues in the transaction of this connection. */
   public long enqueue(Connection connection, NewJob job) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE)) {
-      statement.setString(1, job.kind());
-      statement.setString(2, job.payload());
-      statement.setString(3, job.tenant());
-      statement.setInt(4, job.priority());
-      statement.setObject(5, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
-      statement.setObject(6, job.delay() == null ? null : job.delay().toMillis(), Types.BIGINT);
-      statement.setString(7, job.dedupeKey());
-      statement.setObject(8, job.maxAttempts(), Types.INTEGER);
-      statement.setArray(
-          9, job.tags().isEmpty() ? null : connection.createArrayOf("text", job.tags().toArray()));
-      statement.setInt(10, job.payloadVersion());
-      statement.setString(11, job.traceparent());
-      try (ResultSet row = statement.executeQuery()) {
-        row.next();
-        return row.getLong(1);
-      }
-    }
+    return enqueueTold(connection, job).id();
   }
 }
