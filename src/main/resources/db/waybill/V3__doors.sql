@@ -19,10 +19,10 @@ CREATE INDEX idempotency_age ON waybill.idempotency (created_at);
 -- One chunk of a batch: jobs of any kinds, tenants and keys. Answers their ids in order. An array shorter than kinds stands for defaults.
 -- Like waybill.enqueue it checks first and admits itself; the checks look for the unusual row in one pass, since a call of check_job for each
 -- row took as long as the insert. It does not say which row is at fault: an EXCEPTION block here would be a subtransaction. The caller finds
--- out by asking about one row after the other, with waybill.check_row.
+-- out by asking about one row after the other, with waybill.check_row. With room_taken the caller has asked waybill.take_rooms.
 CREATE FUNCTION waybill.enqueue_rows(
   kinds text[], payloads jsonb[], tenants text[], priorities integer[], run_ats timestamptz[], delays_ms bigint[], dedupe_keys text[],
-  max_attempts integer[], tags text[], payload_versions integer[], traceparents text[]
+  max_attempts integer[], tags text[], payload_versions integer[], traceparents text[], room_taken boolean DEFAULT false
 ) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -44,6 +44,11 @@ BEGIN
     OR r.priority NOT BETWEEN -32768 AND 32767 OR r.run_at > now() OR r.run_at < '1970-01-01Z'
     OR length(r.dedupe_key) NOT BETWEEN 1 AND 256 OR r.attempts NOT BETWEEN 1 AND 1000 OR r.tags IS NOT NULL
     OR r.version NOT BETWEEN 1 AND 32767 OR length(r.traceparent) > 128;
+
+  IF waybill.tenants_limited() AND NOT room_taken THEN
+    PERFORM waybill.take_room(coalesce(r.tenant, ''), count(*))
+    FROM unnest(enqueue_rows.kinds, tenants) AS r(kind, tenant) GROUP BY coalesce(r.tenant, '');
+  END IF;
 
   IF EXISTS (SELECT FROM unnest(dedupe_keys) AS k WHERE k IS NOT NULL) THEN
     ids := waybill.enqueue_keyed_rows(kinds, payloads, tenants, priorities, run_ats, dedupe_keys, max_attempts, tags, payload_versions,

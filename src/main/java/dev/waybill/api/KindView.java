@@ -1,5 +1,6 @@
 package dev.waybill.api;
 
+import dev.waybill.access.Caller;
 import dev.waybill.job.Policy;
 import dev.waybill.policy.KindPolicy;
 import dev.waybill.policy.OwnPolicy;
@@ -59,9 +60,15 @@ public record KindView(
         @Nullable Double ratePerSecond,
     boolean paused,
     @Schema(enumeration = {"bean", "pull", "http"}) String delivery,
-    @Schema(nullable = true, description = "Where jobs are posted to, with delivery http")
+    @Schema(
+            nullable = true,
+            description =
+                "Where jobs are posted to, with delivery http; null for a caller that is bound to a tenant")
         @Nullable String url,
-    @Schema(nullable = true, description = "The name of the secret that signs them")
+    @Schema(
+            nullable = true,
+            description =
+                "The name of the secret that signs them; null for a caller that is bound to a tenant")
         @Nullable String secretRef,
     @Schema(description = "Keep finished jobs in cold storage before they are dropped")
         boolean archive,
@@ -84,7 +91,9 @@ public record KindView(
       @Schema(description = DURATION) String cap,
       @Schema(description = "A random part of the wait, not all of it") boolean jitter) {}
 
-  static KindView of(KindPolicy stored) {
+  /** Where jobs are pushed to is for those who see every tenant. */
+  static KindView of(KindPolicy stored, Caller caller) {
+    boolean whole = caller.tenant() == null;
     OwnPolicy own = stored.own();
     Policy or = Policy.DEFAULT;
     var defaults = new ArrayList<String>();
@@ -105,10 +114,10 @@ public record KindView(
         own.tenantCap(),
         own.kindCap(),
         own.ratePerSecond(),
-        own.paused(),
+        Boolean.TRUE.equals(own.paused()),
         value("delivery", own.delivery(), or.delivery().word(), defaults),
-        own.url(),
-        own.secretRef(),
+        whole ? own.url() : null,
+        whole ? own.secretRef() : null,
         value("archive", own.archive(), or.archive(), defaults),
         defaults);
   }

@@ -92,7 +92,6 @@ public final class PolicyReader {
     if ("http".equals(delivery) && url == null) {
       throw new BadPolicy("url", "Delivery http needs a URL to post to.");
     }
-    @Nullable Boolean paused = bool(body, "paused");
     return new OwnPolicy(
         own("maxAttempts", integer("maxAttempts", 1, 1_000), or.maxAttempts()),
         duration(backoff, "backoff.base", 0, 86_400_000L, or.backoff().base()),
@@ -106,7 +105,7 @@ public final class PolicyReader {
         integer("tenantCap", 1, Integer.MAX_VALUE),
         integer("kindCap", 1, Integer.MAX_VALUE),
         decimal(body, "ratePerSecond", 0.001, 1_000_000),
-        paused != null && paused,
+        bool(body, "paused"),
         own("delivery", delivery, or.delivery().word()),
         url,
         secretRef(),
