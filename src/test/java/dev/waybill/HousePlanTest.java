@@ -63,7 +63,7 @@ class HousePlanTest {
     doors.put("observe", Set.of("job", "db", "figures", "pull", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
     doors.put("deliver", Set.of("job", "policy", "run"));
-    doors.put("figures", Set.of("db"));
+    doors.put("figures", Set.of("db", "job"));
     doors.put("fleet", Set.of("db", "run"));
     doors.put(
         "api",
