@@ -1,5 +1,6 @@
 package dev.waybill.observe;
 
+import dev.waybill.alert.AlertEvents;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import dev.waybill.pull.PullEvents;
@@ -13,6 +14,7 @@ import jakarta.inject.Singleton;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -22,7 +24,7 @@ import org.jspecify.annotations.Nullable;
  * tenant, id or payload in a label.
  */
 @Singleton
-final class Meters implements PoolEvents, PullEvents, RetainEvents {
+final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents {
 
   /** Up to what the statements' own time limit lets through. */
   private static final Duration[] CLAIM =
@@ -104,12 +106,19 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
     }
   }
 
+  private static final List<String> OUTCOMES =
+      List.of("done", "retry", "snooze", "release", "dead");
+
   private final MeterRegistry registry;
+  private final Set<String> kinds = ConcurrentHashMap.newKeySet();
   private final ConcurrentHashMap<Key, Counter> counters = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Key, Timer> timers = new ConcurrentHashMap<>();
 
   Meters(MeterRegistry registry) {
     this.registry = registry;
+    for (String outcome : List.of("sent", "failed", "unknown")) {
+      var _ = counter("waybill_dead_alerts", "outcome", outcome);
+    }
   }
 
   @Override
@@ -121,8 +130,20 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
     }
     timer("waybill_claim", "pool", pool, CLAIM).record(nanos, TimeUnit.NANOSECONDS);
     for (Claimed job : batch) {
+      if (kinds.add(job.kind())) {
+        begin(job.kind());
+      }
       timer("waybill_pickup", "kind", job.kind(), PICKUP)
           .record(Math.max(0, job.pickupMicros()), TimeUnit.MICROSECONDS);
+    }
+  }
+
+  /** A counter that is there only after its first count hides that one from rate and increase. */
+  private void begin(String kind) {
+    var _ = counter("waybill_lease_lost", "kind", kind);
+    var _ = counter("waybill_reaped", "kind", kind);
+    for (String outcome : OUTCOMES) {
+      var _ = counter(new Key("waybill_settled", kind, outcome));
     }
   }
 
@@ -144,6 +165,11 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   }
 
   @Override
+  public void alerted(String outcome) {
+    counter("waybill_dead_alerts", "outcome", outcome).increment();
+  }
+
+  @Override
   public void reaped(String kind, long jobs) {
     counter("waybill_reaped", "kind", kind).increment((double) jobs);
   }
@@ -159,9 +185,12 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   }
 
   private Counter counter(String name, String kind, Outcome outcome) {
+    return counter(new Key(name, kind, outcome.word()));
+  }
+
+  private Counter counter(Key key) {
     return counters.computeIfAbsent(
-        new Key(name, kind, outcome.word()),
-        key -> registry.counter(name, "kind", kind, "outcome", key.second()));
+        key, _ -> registry.counter(key.name(), "kind", key.first(), "outcome", key.second()));
   }
 
   private Timer timer(String name, String label, String value, Duration[] buckets) {
