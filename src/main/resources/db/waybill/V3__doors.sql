@@ -294,9 +294,9 @@ CREATE UNLOGGED TABLE waybill.gauges (
   PRIMARY KEY (name, of)
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
 
--- Costs the same however many jobs there are: statistics, catalogs, one row a kind. A role without pg_read_all_stats sees the snapshots of its
--- own sessions only; a vacuum's own snapshot holds nothing back; slots, standbys and prepared transactions have no age in seconds that the server would know, so there is one in
--- transactions beside it. A partition is overdue when it is older than what Dropper waits for.
+-- Costs the same however many jobs there are: statistics, catalogs, one row a kind. A role without pg_read_all_stats is told since when of its
+-- own sessions only, and slots and standbys have no age in seconds at all, so there is one in transactions beside it. A vacuum's own snapshot
+-- holds nothing back; autovacuum's workers are nobody's sessions. A partition is overdue when it is older than what Dropper waits for.
 CREATE FUNCTION waybill.measure(default_retention_ms bigint) RETURNS TABLE (name text, label text, of text, value double precision)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.name, 'table', s.relname::text, m.value
@@ -307,13 +307,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'oldest_snapshot_seconds', '', '', greatest(0,
     (SELECT extract(epoch FROM now() - min(a.xact_start)) FROM pg_stat_activity a
       WHERE a.backend_xmin IS NOT NULL AND a.datname = current_database() AND a.pid <> pg_backend_pid()
-        AND a.backend_type <> 'autovacuum worker' AND a.query NOT ILIKE 'vacuum%'),
+        AND a.usesysid IS NOT NULL AND a.query NOT ILIKE 'vacuum%'),
     (SELECT extract(epoch FROM now() - min(p.prepared)) FROM pg_prepared_xacts p WHERE p.database = current_database()))
   UNION ALL
   SELECT 'oldest_snapshot_transactions', '', '', greatest(0,
     (SELECT max(age(a.backend_xmin)) FROM pg_stat_activity a
       WHERE (a.datname = current_database() OR a.datname IS NULL) AND a.pid <> pg_backend_pid()
-        AND a.backend_type <> 'autovacuum worker' AND a.query NOT ILIKE 'vacuum%'),
+        AND a.usesysid IS NOT NULL AND a.query NOT ILIKE 'vacuum%'),
     (SELECT max(age(r.xmin)) FROM pg_replication_slots r),
     (SELECT max(age(p.transaction)) FROM pg_prepared_xacts p WHERE p.database = current_database()))
   UNION ALL

@@ -198,6 +198,39 @@ class FiguresTest {
     }
   }
 
+  /** As the service's role sees a session of an application that has a role of its own. */
+  @Test
+  void a_snapshot_of_another_role_is_told_in_transactions() throws Exception {
+    DB.execute("CREATE ROLE figures_limited");
+    try (Connection forgotten = DB.connect();
+        Connection limited = DB.connect()) {
+      for (String grant :
+          List.of(
+              "GRANT USAGE ON SCHEMA waybill TO figures_limited",
+              "GRANT SELECT ON ALL TABLES IN SCHEMA waybill TO figures_limited",
+              "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA waybill TO figures_limited",
+              "SET ROLE figures_limited")) {
+        TestDatabase.execute(limited, grant);
+      }
+      forgotten.setAutoCommit(false);
+      forgotten.setTransactionIsolation(Connection.TRANSACTION_REPEATABLE_READ);
+      assertEquals(
+          List.of("0"), TestDatabase.column(forgotten, "SELECT count(*) FROM waybill.jobs"));
+      DB.enqueue("k");
+      DB.enqueue("k");
+      assertEquals(
+          List.of("t"),
+          TestDatabase.column(
+              limited,
+              "SELECT value >= 2 FROM waybill.measure(0) WHERE name = 'oldest_snapshot_transactions'"));
+      forgotten.rollback();
+      TestDatabase.execute(limited, "RESET ROLE");
+    } finally {
+      DB.execute("DROP OWNED BY figures_limited");
+      DB.execute("DROP ROLE figures_limited");
+    }
+  }
+
   private void again() throws SQLException {
     DB.execute("TRUNCATE waybill.figures_past, waybill.gauges");
     assertTrue(figures.sample());
