@@ -77,7 +77,7 @@ final class Message {
             ? "Waybill: dead letters of today"
             : "Waybill: dead letters grow, within "
                 + told.path("windowSeconds").asLong() / 60
-                + " minutes");
+                + " min");
     List<JsonNode> kinds = kinds();
     for (JsonNode kind : kinds.subList(0, Math.min(KINDS_MAX, kinds.size()))) {
       lines.add(
