@@ -5,6 +5,7 @@ import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
+import java.util.concurrent.TimeUnit;
 import org.jboss.logging.Logger;
 
 /**
@@ -16,9 +17,13 @@ public final class Beats {
 
   private static final Logger LOG = Logger.getLogger(Beats.class);
 
+  /** While none runs: a replay begins up to this much later, and catches up with its rate. */
+  private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(3);
+
   private final ReplayRunner replays;
   private final DeadCounts counts;
   private volatile boolean on;
+  private volatile long notBefore = System.nanoTime();
   private final Beat beat =
       new Beat(LOG, Logger.Level.ERROR, "dead letters: beat failed, trying again");
 
@@ -39,7 +44,12 @@ public final class Beats {
 
   @Scheduled(every = "1s", delayed = "1s", concurrentExecution = ConcurrentExecution.SKIP)
   void replay() {
-    beat(replays::beat);
+    if (System.nanoTime() - notBefore >= 0) {
+      beat(() -> {
+        boolean any = replays.beat();
+        notBefore = System.nanoTime() + (any ? 0 : IDLE_NANOS);
+      });
+    }
   }
 
   @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)

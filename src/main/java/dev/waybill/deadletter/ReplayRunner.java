@@ -94,10 +94,11 @@ final class ReplayRunner {
     this.database = database;
   }
 
-  /** Moves every replay by what its rate has earned, in turns. */
-  void beat() throws SQLException {
+  /** Moves every replay by what its rate has earned, in turns. False: none runs. */
+  boolean beat() throws SQLException {
     long beganNanos = System.nanoTime();
     List<Long> open = database.run(ReplayRunner::running);
+    boolean any = !open.isEmpty();
     while (!open.isEmpty() && System.nanoTime() - beganNanos < BEAT_NANOS_MAX) {
       var more = new ArrayList<Long>();
       for (long id : open) {
@@ -107,6 +108,7 @@ final class ReplayRunner {
       }
       open = more;
     }
+    return any;
   }
 
   /**
