@@ -5,7 +5,7 @@ import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jboss.logging.Logger;
 
 /**
@@ -17,13 +17,15 @@ public final class Beats {
 
   private static final Logger LOG = Logger.getLogger(Beats.class);
 
-  /** While none runs: a replay begins up to this much later, and catches up with its rate. */
-  private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(3);
+  private static final int RESTS = 2;
 
   private final ReplayRunner replays;
   private final DeadCounts counts;
   private volatile boolean on;
-  private volatile long notBefore = System.nanoTime();
+
+  /** While there is no replay, so many beats are left out. */
+  private final AtomicInteger rests = new AtomicInteger();
+
   private final Beat beat =
       new Beat(LOG, Logger.Level.ERROR, "dead letters: beat failed, trying again");
 
@@ -44,11 +46,9 @@ public final class Beats {
 
   @Scheduled(every = "1s", delayed = "1s", concurrentExecution = ConcurrentExecution.SKIP)
   void replay() {
-    if (System.nanoTime() - notBefore >= 0) {
-      beat(() -> {
-        boolean any = replays.beat();
-        notBefore = System.nanoTime() + (any ? 0 : IDLE_NANOS);
-      });
+    if (rests.getAndDecrement() <= 0) {
+      rests.set(0);
+      beat(() -> rests.set(replays.beat() ? 0 : RESTS));
     }
   }
 
