@@ -1,6 +1,7 @@
 package dev.waybill;
 
 import dev.waybill.access.Access;
+import dev.waybill.alert.Alerts;
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
 import dev.waybill.fleet.Fleet;
@@ -41,6 +42,7 @@ final class Service implements QuarkusApplication {
   private final Wakeup wakeup;
   private final Maintenance maintenance;
   private final Beats deadLetters;
+  private final Alerts alerts;
   private final Scheduler beats;
   private final Policies policies;
   private final Fleet fleet;
@@ -55,6 +57,7 @@ final class Service implements QuarkusApplication {
       Desk desk,
       Maintenance maintenance,
       Beats deadLetters,
+      Alerts alerts,
       Wakeup wakeup,
       Scheduler beats,
       Policies policies,
@@ -67,6 +70,7 @@ final class Service implements QuarkusApplication {
     this.desk = desk;
     this.maintenance = maintenance;
     this.deadLetters = deadLetters;
+    this.alerts = alerts;
     this.wakeup = wakeup;
     this.beats = beats;
     this.policies = policies;
@@ -79,6 +83,7 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      alerts.check();
       Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
       access.check(roles.contains(Role.API));
       schema.checkServer();
@@ -122,6 +127,7 @@ final class Service implements QuarkusApplication {
       partitions.makeAhead();
       maintenance.start();
       deadLetters.start();
+      alerts.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
@@ -156,6 +162,7 @@ final class Service implements QuarkusApplication {
     beats.pause();
     maintenance.stop();
     deadLetters.stop();
+    alerts.stop();
     desk.stop();
     pools.drain();
     wakeup.stop();

@@ -60,10 +60,12 @@ class HousePlanTest {
     doors.put("run", Set.of("job", "db", "policy", "claim", "settle"));
     doors.put("pull", Set.of("job", "db", "policy", "claim", "settle"));
     doors.put("retain", Set.of("job", "db", "policy"));
-    doors.put("observe", Set.of("job", "db", "figures", "pull", "run", "retain", "settle"));
+    doors.put("alert", Set.of("db", "deliver"));
+    doors.put(
+        "observe", Set.of("alert", "job", "db", "figures", "pull", "run", "retain", "settle"));
     doors.put("access", Set.of("db"));
     doors.put("deliver", Set.of("job", "policy", "run"));
-    doors.put("figures", Set.of("db"));
+    doors.put("figures", Set.of("db", "job"));
     doors.put("fleet", Set.of("db", "run"));
     doors.put(
         "api",
