@@ -39,6 +39,11 @@ final class TestHouse implements AutoCloseable {
     public Optional<String> worker() {
       return Optional.of("house");
     }
+
+    @Override
+    public Optional<String> pool() {
+      return Optional.empty();
+    }
   }
 
   /** What was heard, one line each: for the handlers' side of the story. */
