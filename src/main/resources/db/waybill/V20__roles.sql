@@ -30,7 +30,7 @@ BEGIN
     GRANT USAGE ON SCHEMA waybill TO waybill_viewer;
     GRANT SELECT ON waybill.all_jobs, waybill.kinds, waybill.limits, waybill.workers, waybill.replays, waybill.audit_log, waybill.archives, waybill.figures_past
       TO waybill_viewer;
-    GRANT EXECUTE ON FUNCTION waybill.audit(), waybill.done_partitions() TO waybill_viewer;
+    GRANT EXECUTE ON FUNCTION waybill.done_partitions() TO waybill_viewer;
   END IF;
 END $$;
 REVOKE ALL ON FUNCTION waybill.give_roles_their_rights() FROM PUBLIC;

@@ -79,7 +79,7 @@ final class ServiceProcess implements AutoCloseable {
   static Plan on(TestDatabase database) {
     return withoutDatabase()
         .with("WAYBILL_DB_URL", database.url())
-        .with("WAYBILL_DB_USER", TestDatabase.USER);
+        .with("WAYBILL_DB_USER", database.serviceUser());
   }
 
   static Plan withoutDatabase() {
