@@ -90,7 +90,7 @@ final class ServiceProcess implements AutoCloseable {
     return !artifact().toString().endsWith(".jar");
   }
 
-  private static Path artifact() {
+  static Path artifact() {
     String artifact = System.getProperty("waybill.artifact", "target/quarkus-app/quarkus-run.jar");
     return Path.of(artifact).toAbsolutePath();
   }
