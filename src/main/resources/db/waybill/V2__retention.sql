@@ -53,25 +53,28 @@ END $$;
 
 -- A past day takes no more jobs: what is read of it from now on is all there will be. The lock waits for, and keeps out, those only who
 -- write into this very partition; readers do not notice it, and nobody writes into a past day.
+-- By the owner's right, like the two below, and so for days of jobs_done alone: the service need not own what it does this to.
 CREATE FUNCTION waybill.close_partition(partition regclass) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF EXISTS (SELECT FROM pg_class c WHERE c.oid = partition) -- An administrator may have dropped it.
+  IF EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = partition AND i.inhparent = 'waybill.jobs_done'::regclass)
       AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = partition AND t.tgname = 'closed') THEN
     EXECUTE format('CREATE OR REPLACE TRIGGER closed BEFORE INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION waybill.refuse_late()', partition);
   END IF;
 END $$;
 
 -- On its way out: nothing is deleted from it one by one any more either, so that it can be counted without a snapshot held all the while.
+-- (No row of pg_inherits: it is detached, or an administrator has dropped it.)
 CREATE FUNCTION waybill.freeze_partition(partition regclass) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM waybill.close_partition(partition);
-  IF EXISTS (SELECT FROM pg_class c WHERE c.oid = partition)
+  IF EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = partition AND i.inhparent = 'waybill.jobs_done'::regclass)
       AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = partition AND t.tgname = 'frozen') THEN
     EXECUTE format('CREATE OR REPLACE TRIGGER frozen BEFORE DELETE ON %s FOR EACH ROW EXECUTE FUNCTION waybill.refuse_late()', partition);
   END IF;
-  INSERT INTO waybill.leaving (partition, name) SELECT c.oid::regclass, c.relname FROM pg_class c WHERE c.oid = partition
+  INSERT INTO waybill.leaving (partition, name) SELECT c.oid::regclass, c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+  WHERE i.inhrelid = partition AND i.inhparent = 'waybill.jobs_done'::regclass
   ON CONFLICT DO NOTHING;
 END $$;
 
@@ -114,7 +117,7 @@ END $$;
 -- The end of a detached partition. Its figures go from leaving to the tally in the transaction that drops it, so that each of its jobs is
 -- counted once in every snapshot: as present before, as purged after. Answers what was purged.
 CREATE FUNCTION waybill.drop_left(left_partition regclass) RETURNS TABLE (kind text, n bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   gone waybill.leaving%ROWTYPE;
 BEGIN
@@ -125,8 +128,8 @@ BEGIN
   IF EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = left_partition) THEN
     RAISE EXCEPTION '% is still attached', gone.name USING ERRCODE = '55000';
   END IF;
-  -- By name only while it still is the same table.
-  IF to_regclass(format('waybill.%I', gone.name)) = left_partition THEN
+  -- By name only while it still is the same table, and only a day: whoever may write into leaving may not have any table dropped by it.
+  IF gone.name ~ '^jobs_done_[0-9]{8}$' AND to_regclass(format('waybill.%I', gone.name)) = left_partition THEN
     EXECUTE format('DROP TABLE waybill.%I', gone.name);
   END IF;
   DELETE FROM waybill.swept s WHERE s.partition = left_partition;

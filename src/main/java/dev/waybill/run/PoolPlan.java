@@ -5,6 +5,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 
 /**
  * A pool as the setting names it: {@code fast=email,webhook:64}.
@@ -53,6 +54,23 @@ public record PoolPlan(String name, Set<String> kinds, int slots) {
       throw refuse("there is no pool in it");
     }
     return plans;
+  }
+
+  /** Reads {@code WAYBILL_POOL}: one of the plans, or all of them when it names none. */
+  static List<PoolPlan> chosen(String setting, List<PoolPlan> all) {
+    String name = setting.strip();
+    if (name.isEmpty()) {
+      return all;
+    }
+    List<PoolPlan> one = all.stream().filter(plan -> plan.name().equals(name)).toList();
+    if (one.isEmpty()) {
+      throw new IllegalArgumentException(
+          "WAYBILL_POOL: there is no pool "
+              + name
+              + " in WAYBILL_POOLS; right would be one of "
+              + all.stream().map(PoolPlan::name).collect(Collectors.joining(", ")));
+    }
+    return one;
   }
 
   private static PoolPlan parseOne(String part) {

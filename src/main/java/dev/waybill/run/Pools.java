@@ -62,14 +62,14 @@ public final class Pools {
 
   /** Refuses a wrong setting, before anything was touched. */
   public void check() {
-    List<PoolPlan> _ = PoolPlan.parse(settings.pools());
+    List<PoolPlan> _ = ours(PoolPlan.parse(settings.pools()));
     parts.duties().check();
   }
 
   public void start() throws SQLException {
     parts.policies().makeKnown(parts.duties().handled().keySet());
     List<PoolPlan> plans = PoolPlan.parse(settings.pools());
-    for (PoolPlan plan : plans) {
+    for (PoolPlan plan : ours(plans)) {
       var wants = new Wants(plan, plans, parts.duties());
       var claimer = new Claimer(database, parts.policies(), worker.value(), wants);
       parts.duties().warnOfUnworked(plan);
@@ -85,6 +85,10 @@ public final class Pools {
     promotion.start();
     pools.forEach(Pool::start);
     started = true;
+  }
+
+  private List<PoolPlan> ours(List<PoolPlan> all) {
+    return PoolPlan.chosen(settings.pool().orElse(""), all);
   }
 
   /**

@@ -14,6 +14,13 @@ interface RunSettings {
   String pools();
 
   /**
+   * {@code WAYBILL_POOL}: the one of them that this process runs, when others run the rest.
+   * Default: all. The others are known all the same, so that {@code *} does not take what is
+   * theirs.
+   */
+  Optional<String> pool();
+
+  /**
    * {@code WAYBILL_WORKER}: a name for this process, shown with its jobs. Default: the host's name
    * and a random part.
    */

@@ -28,7 +28,7 @@ final class Ports {
     }
   }
 
-  private static boolean isFree(int port) {
+  static boolean isFree(int port) {
     try (var _ = new ServerSocket(port, 1, InetAddress.getLoopbackAddress())) {
       return true;
     } catch (IOException _) {

@@ -79,7 +79,7 @@ final class ServiceProcess implements AutoCloseable {
   static Plan on(TestDatabase database) {
     return withoutDatabase()
         .with("WAYBILL_DB_URL", database.url())
-        .with("WAYBILL_DB_USER", TestDatabase.USER);
+        .with("WAYBILL_DB_USER", database.serviceUser());
   }
 
   static Plan withoutDatabase() {
@@ -90,7 +90,7 @@ final class ServiceProcess implements AutoCloseable {
     return !artifact().toString().endsWith(".jar");
   }
 
-  private static Path artifact() {
+  static Path artifact() {
     String artifact = System.getProperty("waybill.artifact", "target/quarkus-app/quarkus-run.jar");
     return Path.of(artifact).toAbsolutePath();
   }

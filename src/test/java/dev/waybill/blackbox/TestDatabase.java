@@ -1,10 +1,15 @@
 package dev.waybill.blackbox;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.Statement;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -12,7 +17,33 @@ import org.jspecify.annotations.Nullable;
 /** One database, as an application or an operator sees it: plain JDBC. */
 record TestDatabase(String host, int port, String name) {
 
+  /** An administrator: tests look at everything and break things. */
   static final String USER = "postgres";
+
+  /** Owns the schema where there are roles, and runs the migration only. */
+  static final String OWNER = "waybill";
+
+  static final String WITH_ROLES = "it_";
+
+  private static final Path ROLES = Path.of("deploy", "postgresql", "roles.sql");
+
+  /**
+   * Whom the service runs as: where there are roles the one that owns nothing, so that every test
+   * shows that its rights suffice.
+   */
+  String serviceUser() {
+    return name.startsWith(WITH_ROLES) ? "waybill_runtime" : USER;
+  }
+
+  /** As an administrator does it, by the file that is shipped. */
+  void makeRoles() throws SQLException {
+    try (Connection connection = connect();
+        Statement statement = connection.createStatement()) {
+      boolean _ = statement.execute(Files.readString(ROLES));
+    } catch (IOException failure) {
+      throw new UncheckedIOException(failure);
+    }
+  }
 
   String url() {
     return "jdbc:postgresql://" + host + ":" + port + "/" + name + "?sslmode=disable";

@@ -96,15 +96,22 @@ final class TestPostgres implements AutoCloseable {
 
   /** Without schema, as an administrator makes it. */
   TestDatabase emptyDatabase() throws SQLException {
-    return create("it_" + DATABASES.incrementAndGet(), "template0");
+    return create("empty_" + DATABASES.incrementAndGet(), "template0");
   }
 
-  /** With the schema that the artifact itself made, once, by {@code WAYBILL_MIGRATE=only}. */
+  /**
+   * With the roles of deploy/postgresql/roles.sql, and the schema that the artifact itself made as
+   * its owner, once, by {@code WAYBILL_MIGRATE=only}.
+   */
   synchronized TestDatabase newDatabase() throws SQLException {
     if (!templateMade) {
       TestDatabase template = create(TEMPLATE, "template0");
+      template.makeRoles();
       try (ServiceProcess migration =
-          ServiceProcess.on(template).with("WAYBILL_MIGRATE", "only").start()) {
+          ServiceProcess.on(template)
+              .with("WAYBILL_DB_USER", TestDatabase.OWNER)
+              .with("WAYBILL_MIGRATE", "only")
+              .start()) {
         int code = migration.exitCode();
         if (code != 0) {
           throw new IllegalStateException("migration ended with " + code + migration.output());
@@ -112,7 +119,7 @@ final class TestPostgres implements AutoCloseable {
       }
       templateMade = true;
     }
-    return create("it_" + DATABASES.incrementAndGet(), TEMPLATE);
+    return create(TestDatabase.WITH_ROLES + DATABASES.incrementAndGet(), TEMPLATE);
   }
 
   private TestDatabase create(String name, String template) throws SQLException {

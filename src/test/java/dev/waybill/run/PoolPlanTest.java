@@ -1,6 +1,7 @@
 package dev.waybill.run;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -62,5 +63,19 @@ class PoolPlanTest {
     assertTrue(message.contains(why), message);
     assertTrue(message.contains("right would be fast=email"), message);
     assertEquals(1, message.lines().count());
+  }
+
+  @Test
+  void one_pool_of_several_is_chosen_and_the_rest_star_knows_the_others() {
+    List<PoolPlan> all = PoolPlan.parse("default=*:64;bulk=backfill:8");
+    assertEquals(all, PoolPlan.chosen(" ", all));
+    PoolPlan rest = PoolPlan.chosen("default", all).getFirst();
+    assertEquals("default", rest.name());
+    assertTrue(rest.takes("email", all));
+    assertFalse(rest.takes("backfill", all));
+    var refused = assertThrows(IllegalArgumentException.class, () -> PoolPlan.chosen("fast", all));
+    assertEquals(
+        "WAYBILL_POOL: there is no pool fast in WAYBILL_POOLS; right would be one of default, bulk",
+        refused.getMessage());
   }
 }

@@ -40,6 +40,11 @@ final class TestHouse implements AutoCloseable {
     public Optional<String> worker() {
       return Optional.of("house");
     }
+
+    @Override
+    public Optional<String> pool() {
+      return Optional.empty();
+    }
   }
 
   /** Waits as a loop does that is wedged: it heeds nothing. */
