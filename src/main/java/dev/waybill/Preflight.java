@@ -35,7 +35,7 @@ final class Preflight {
     checkDuration("waybill.push.timeout", "30s");
     checkDuration("waybill.push.connect-timeout", "5s");
     int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
-    int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    int _ = connections();
     int _ = engineConnections();
     checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
@@ -73,6 +73,11 @@ final class Preflight {
    */
   static Duration stopsWithin() throws Refused {
     return drain().plus(AFTER_DRAIN);
+  }
+
+  /** Of HTTP and handlers. */
+  static int connections() throws Refused {
+    return number("waybill.db.connections", "16", CONNECTIONS_MAX);
   }
 
   /** Each pool claims on its own; the rest is shared by settlers, promotion and maintenance. */
