@@ -3,6 +3,7 @@ package dev.waybill;
 import dev.waybill.access.Access;
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
+import dev.waybill.figures.Durations;
 import dev.waybill.fleet.Fleet;
 import dev.waybill.policy.Policies;
 import dev.waybill.policy.Seeds;
@@ -44,6 +45,7 @@ final class Service implements QuarkusApplication {
   private final Scheduler beats;
   private final Policies policies;
   private final Fleet fleet;
+  private final Durations durations;
 
   @Inject
   Service(
@@ -58,7 +60,8 @@ final class Service implements QuarkusApplication {
       Wakeup wakeup,
       Scheduler beats,
       Policies policies,
-      Fleet fleet) {
+      Fleet fleet,
+      Durations durations) {
     this.settings = settings;
     this.schema = schema;
     this.access = access;
@@ -71,6 +74,7 @@ final class Service implements QuarkusApplication {
     this.beats = beats;
     this.policies = policies;
     this.fleet = fleet;
+    this.durations = durations;
   }
 
   @Override
@@ -148,6 +152,14 @@ final class Service implements QuarkusApplication {
     }
   }
 
+  private void writeDurations() {
+    try {
+      durations.flush();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "a minute's durations are lost");
+    }
+  }
+
   /**
    * Quarkus fires this first of all when it stops, whatever the reason, and waits. HTTP still
    * answers meanwhile: not ready, so that nobody sends more, while requests under way are served.
@@ -158,6 +170,7 @@ final class Service implements QuarkusApplication {
     deadLetters.stop();
     desk.stop();
     pools.drain();
+    writeDurations();
     wakeup.stop();
     fleet.leave();
     Waybill.over();

@@ -64,7 +64,7 @@ class HousePlanTest {
     doors.put("access", Set.of("db"));
     doors.put("deliver", Set.of("job", "policy", "run"));
     doors.put("figures", Set.of("db"));
-    doors.put("doctor", Set.of("db", "job"));
+    doors.put("doctor", Set.of("db", "figures", "job"));
     doors.put("fleet", Set.of("db", "run"));
     doors.put(
         "api",

@@ -7,6 +7,7 @@ import dev.waybill.access.Role;
 import dev.waybill.audit.Act;
 import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
+import dev.waybill.figures.Measured;
 import dev.waybill.policy.BadPolicy;
 import dev.waybill.policy.KindPolicy;
 import dev.waybill.policy.Kinds;
@@ -130,7 +131,8 @@ public final class KindsResource {
     if (ifNoneMatch != null && names(ifNoneMatch, stored.version())) {
       return Response.notModified().header("ETag", etag(stored.version())).build();
     }
-    return answer(200, stored);
+    @Nullable Measured measured = database.run(c -> Measured.of(c, name));
+    return Response.fromResponse(answer(200, stored)).entity(KindView.of(stored, measured)).build();
   }
 
   @PUT

@@ -53,6 +53,7 @@ public final class Doctor {
           new Named("connections", Processes::connections),
           new Named("lag", Lag::look),
           new Named("leases", Lag::orphans),
+          new Named("durations", Lengths::look),
           new Named("dead", Lag::dead),
           new Named("snapshots", Snapshots::sessions),
           new Named("slots", Snapshots::slots),

@@ -6,6 +6,9 @@ final class Spans {
   private Spans() {}
 
   static String of(double seconds) {
+    if (seconds < 0.01) {
+      return Math.round(seconds * 1e6) / 1000.0 + " ms";
+    }
     if (seconds < 1) {
       return Math.round(seconds * 1000) + " ms";
     }

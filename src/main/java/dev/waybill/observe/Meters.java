@@ -1,5 +1,6 @@
 package dev.waybill.observe;
 
+import dev.waybill.figures.Durations;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import dev.waybill.pull.PullEvents;
@@ -54,11 +55,13 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   }
 
   private final MeterRegistry registry;
+  private final Durations durations;
   private final ConcurrentHashMap<Key, Counter> counters = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Key, Timer> timers = new ConcurrentHashMap<>();
 
-  Meters(MeterRegistry registry) {
+  Meters(MeterRegistry registry, Durations durations) {
     this.registry = registry;
+    this.durations = durations;
   }
 
   @Override
@@ -78,6 +81,10 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   @Override
   public void ran(Claimed job, Outcome outcome, long nanos) {
     timer("waybill_job", "kind", job.kind()).record(nanos, TimeUnit.NANOSECONDS);
+    // What never ran, or was cut short by a drain, says nothing about its kind.
+    if (!job.exhausted() && !(outcome instanceof Outcome.Release)) {
+      durations.took(job.kind(), nanos);
+    }
   }
 
   @Override

@@ -390,4 +390,31 @@ final class DoctorIT {
     assertEquals(0, visit(database).exitCode());
     assertEquals(1, visit(database, "--strict").exitCode());
   }
+
+  @Test
+  void how_long_attempts_took_is_known_after_a_restart_and_judged_beside_the_policy()
+      throws Exception {
+    TestDatabase database = POSTGRES.newDatabase();
+    ServiceProcess first = ServiceProcess.on(database).startReady();
+    Invariants.check(database, EnqueueLog.of(database.enqueueMany("echo", "{}", 1_200)));
+    assertFalse(first.rest().get("/v1/kinds/echo").body().contains("measured"), "not written yet");
+    first.term();
+    int _ = first.exitCode();
+
+    ServiceProcess second = ServiceProcess.on(database).startReady();
+    JsonNode measured = JSON.readTree(second.rest().get("/v1/kinds/echo").body()).get("measured");
+    assertEquals(1_200, measured.get("attempts").asLong());
+    assertEquals("PT30S", measured.get("suggestedLease").asText());
+    assertTrue(measured.get("suggestedTimeout").asText().startsWith("PT"), measured::toString);
+    assertFalse(second.rest().get("/v1/kinds").body().contains("measured"));
+    Visit well = visit(database, "--strict");
+    assertEquals(0, well.exitCode(), well.output());
+    assertTrue(well.output().contains("echo: 1200 attempts, p50 "), well.output());
+
+    database.policy("echo", "timeout_ms = 1");
+    database.execute("UPDATE waybill.durations SET bucket = bucket + 60");
+    visit(database).warns("durations", "the time limit of 1 ms cuts attempts off");
+    database.policy("echo", "timeout_ms = NULL, lease_ms = 2000");
+    visit(database).warns("durations", "a lease of 2 s");
+  }
 }
