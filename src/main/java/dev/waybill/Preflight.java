@@ -37,6 +37,7 @@ final class Preflight {
     int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
     int _ = connections();
     int _ = engineConnections();
+    boolean _ = logsJson();
     checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
   }
@@ -78,6 +79,19 @@ final class Preflight {
   /** Of HTTP and handlers. */
   static int connections() throws Refused {
     return number("waybill.db.connections", "16", CONNECTIONS_MAX);
+  }
+
+  /** A cluster collects logs and takes them apart; a person reads them. */
+  static boolean logsJson() throws Refused {
+    String usual = System.getenv("KUBERNETES_SERVICE_HOST") == null ? "text" : "json";
+    String form = setting("waybill.log", usual);
+    return switch (form) {
+      case "json" -> true;
+      case "text" -> false;
+      default ->
+          throw new Refused(
+              "WAYBILL_LOG: '" + form + "' is no form of the log; right would be json or text");
+    };
   }
 
   /** Each pool claims on its own; the rest is shared by settlers, promotion and maintenance. */

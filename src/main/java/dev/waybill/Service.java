@@ -11,6 +11,7 @@ import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
+import dev.waybill.trace.Tracer;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.QuarkusApplication;
 import io.quarkus.runtime.ShutdownDelayInitiatedEvent;
@@ -46,6 +47,7 @@ final class Service implements QuarkusApplication {
   private final Policies policies;
   private final Fleet fleet;
   private final Durations durations;
+  private final Tracer tracer;
 
   @Inject
   Service(
@@ -61,7 +63,8 @@ final class Service implements QuarkusApplication {
       Scheduler beats,
       Policies policies,
       Fleet fleet,
-      Durations durations) {
+      Durations durations,
+      Tracer tracer) {
     this.settings = settings;
     this.schema = schema;
     this.access = access;
@@ -75,6 +78,7 @@ final class Service implements QuarkusApplication {
     this.policies = policies;
     this.fleet = fleet;
     this.durations = durations;
+    this.tracer = tracer;
   }
 
   @Override
@@ -83,6 +87,7 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      tracer.check();
       Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
       access.check(roles.contains(Role.API));
       schema.checkServer();
@@ -122,6 +127,7 @@ final class Service implements QuarkusApplication {
   }
 
   private void start(Set<Role> roles) throws SQLException, DatabaseUrl.Refused {
+    tracer.start();
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
@@ -173,6 +179,7 @@ final class Service implements QuarkusApplication {
     writeDurations();
     wakeup.stop();
     fleet.leave();
+    tracer.stop();
     Waybill.over();
   }
 }

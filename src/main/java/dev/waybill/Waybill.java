@@ -42,6 +42,7 @@ public final class Waybill {
     try {
       SecretFiles.read();
       Preflight.check();
+      System.setProperty("quarkus.log.console.json.enabled", String.valueOf(Preflight.logsJson()));
       Duration stops = Preflight.stopsWithin();
       System.setProperty("quarkus.shutdown.timeout", stops.toSeconds() + "S");
       System.setProperty(

@@ -7,7 +7,9 @@ import dev.waybill.pull.PullEvents;
 import dev.waybill.retain.RetainEvents;
 import dev.waybill.run.PoolEvents;
 import dev.waybill.settle.Settled;
+import dev.waybill.trace.Tracer;
 import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
 import jakarta.inject.Singleton;
@@ -59,9 +61,13 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   private final ConcurrentHashMap<Key, Counter> counters = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Key, Timer> timers = new ConcurrentHashMap<>();
 
-  Meters(MeterRegistry registry, Durations durations) {
+  Meters(MeterRegistry registry, Durations durations, Tracer tracer) {
     this.registry = registry;
     this.durations = durations;
+    if (tracer.wanted()) {
+      FunctionCounter.builder("waybill_spans_sent", tracer, Tracer::sent).register(registry);
+      FunctionCounter.builder("waybill_spans_dropped", tracer, Tracer::dropped).register(registry);
+    }
   }
 
   @Override
