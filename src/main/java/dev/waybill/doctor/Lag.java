@@ -33,6 +33,7 @@ final class Lag {
         WHERE j.state = 'scheduled' ORDER BY j.run_at LIMIT 1), 0)
       """;
 
+  private static final double UNCLAIMED_SECONDS = 10;
   private static final double NOT_PROMOTED_SECONDS = 30;
   private static final long DEAD_MIN = 10;
 
@@ -47,6 +48,11 @@ final class Lag {
       String delivery,
       boolean capped,
       boolean claimed) {
+
+    /** Whatever the limit is: it will be reached. Ten seconds are a start of a process. */
+    boolean unclaimed() {
+      return !claimed && !paused && !delivery.equals("pull") && lag > UNCLAIMED_SECONDS;
+    }
 
     static Kind read(ResultSet row) throws SQLException {
       boolean capped =
@@ -76,6 +82,9 @@ final class Lag {
     for (Kind kind : kinds) {
       worst = Math.max(worst, kind.lag());
       Verdict verdict = patient.limits().ofLag(kind.lag());
+      if (verdict == Verdict.OK && kind.unclaimed()) {
+        verdict = Verdict.WARN;
+      }
       if (kind.ready() > 0 && verdict != Verdict.OK) {
         findings.add(late(kind, verdict));
       }

@@ -19,10 +19,12 @@ final class Rights {
       GROUP BY c.oid ORDER BY c.oid
       """;
 
+  /** What gives the others their rights is for the owner alone. */
   private static final String FUNCTIONS =
       """
       SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I;', p.oid::regprocedure, current_user) FROM pg_proc p
-      WHERE p.pronamespace = 'waybill'::regnamespace AND p.prorettype <> 'trigger'::regtype AND NOT has_function_privilege(p.oid, 'EXECUTE')
+      WHERE p.pronamespace = 'waybill'::regnamespace AND p.prorettype <> 'trigger'::regtype
+        AND p.proname <> 'give_roles_their_rights' AND NOT has_function_privilege(p.oid, 'EXECUTE')
       ORDER BY p.proname
       """;
 
@@ -67,7 +69,9 @@ final class Rights {
       findings.add(
           Finding.wrong(
               "rights",
-              "role " + role + " is not the owner: past days cannot be dropped, nothing vacuumed",
+              "role "
+                  + role
+                  + " is not the owner of waybill.jobs_done: past days cannot be dropped",
               "GRANT "
                   + owner.getFirst()
                   + " TO "

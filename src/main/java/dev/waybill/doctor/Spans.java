@@ -7,7 +7,8 @@ final class Spans {
 
   static String of(double seconds) {
     if (seconds < 0.01) {
-      return Math.round(seconds * 1e6) / 1000.0 + " ms";
+      long micros = Math.round(seconds * 1e6);
+      return micros % 1000 == 0 ? micros / 1000 + " ms" : micros / 1000.0 + " ms";
     }
     if (seconds < 1) {
       return Math.round(seconds * 1000) + " ms";

@@ -258,7 +258,7 @@ final class DoctorIT {
     TestDatabase database = POSTGRES.newDatabase();
     database.execute("SELECT waybill.enqueue('email', run_at => now() - interval '5 minutes')");
     visit(database).isWrong("lag", "email: 1 ready, the oldest since 5 min, and nobody claims");
-    assertEquals(0, visit(database, "--lag", "1h").exitCode());
+    visit(database, "--lag", "1h").warns("lag", "nobody claims this kind");
 
     ServiceProcess _ = ServiceProcess.on(database).startReady();
     visit(database).isWrong("lag", "nobody claims this kind");
@@ -353,7 +353,7 @@ final class DoctorIT {
     database.execute("GRANT SELECT ON ALL TABLES IN SCHEMA waybill TO stranger");
     database.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA waybill TO stranger");
     database.execute("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA waybill TO stranger");
-    visit(as(database, "stranger")).isWrong("rights", "not the owner");
+    visit(as(database, "stranger")).isWrong("rights", "not the owner of waybill.jobs_done");
     ServiceProcess.Plan worker = as(database, "stranger").with("WAYBILL_ROLES", "api,worker");
     assertEquals(0, visit(worker).exitCode());
     database.execute("REVOKE UPDATE ON waybill.jobs FROM stranger");
