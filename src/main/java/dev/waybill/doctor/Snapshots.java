@@ -14,8 +14,8 @@ final class Snapshots {
 
   /**
    * Sessions of other roles show their horizon to everybody, but state and times only to members of
-   * pg_read_all_stats. Autovacuum's own snapshots hold nobody back; a walsender's (of a standby
-   * with hot_standby_feedback) belongs to no database.
+   * pg_read_all_stats. Autovacuum's own snapshots hold nobody back, and it is nobody's session; a
+   * walsender's (of a standby with hot_standby_feedback) belongs to no database.
    */
   private static final String SESSIONS =
       """
@@ -24,7 +24,7 @@ final class Snapshots {
         extract(epoch FROM now() - a.xact_start)::float8 AS seconds, greatest(age(a.backend_xmin), age(a.backend_xid)) AS transactions
       FROM pg_stat_activity a
       WHERE (a.datname = current_database() OR a.backend_type = 'walsender') AND a.pid <> pg_backend_pid()
-        AND coalesce(a.backend_type, '') <> 'autovacuum worker' AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+        AND a.usesysid IS NOT NULL AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
       ORDER BY a.xact_start, a.pid
       """;
 
