@@ -20,7 +20,7 @@ final class Snapshots {
   private static final String SESSIONS =
       """
       SELECT a.pid, coalesce(a.usename, '') AS role, coalesce(a.application_name, '') AS application, coalesce(a.state, '') AS state,
-        coalesce(a.client_addr::text, 'local') AS address, a.backend_type,
+        coalesce(host(a.client_addr), 'local') AS address, a.backend_type,
         extract(epoch FROM now() - a.xact_start)::float8 AS seconds, greatest(age(a.backend_xmin), age(a.backend_xid)) AS transactions
       FROM pg_stat_activity a
       WHERE (a.datname = current_database() OR a.backend_type = 'walsender') AND a.pid <> pg_backend_pid()
