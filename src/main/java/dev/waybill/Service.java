@@ -4,6 +4,7 @@ import dev.waybill.access.Access;
 import dev.waybill.alert.Alerts;
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
+import dev.waybill.figures.Durations;
 import dev.waybill.fleet.Fleet;
 import dev.waybill.policy.Policies;
 import dev.waybill.policy.Seeds;
@@ -11,6 +12,7 @@ import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
+import dev.waybill.trace.Tracer;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.QuarkusApplication;
 import io.quarkus.runtime.ShutdownDelayInitiatedEvent;
@@ -46,6 +48,8 @@ final class Service implements QuarkusApplication {
   private final Scheduler beats;
   private final Policies policies;
   private final Fleet fleet;
+  private final Durations durations;
+  private final Tracer tracer;
 
   @Inject
   Service(
@@ -61,7 +65,9 @@ final class Service implements QuarkusApplication {
       Wakeup wakeup,
       Scheduler beats,
       Policies policies,
-      Fleet fleet) {
+      Fleet fleet,
+      Durations durations,
+      Tracer tracer) {
     this.settings = settings;
     this.schema = schema;
     this.access = access;
@@ -75,6 +81,8 @@ final class Service implements QuarkusApplication {
     this.beats = beats;
     this.policies = policies;
     this.fleet = fleet;
+    this.durations = durations;
+    this.tracer = tracer;
   }
 
   @Override
@@ -84,6 +92,7 @@ final class Service implements QuarkusApplication {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
       alerts.check();
+      tracer.check();
       Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
       access.check(roles.contains(Role.API));
       schema.checkServer();
@@ -123,6 +132,7 @@ final class Service implements QuarkusApplication {
   }
 
   private void start(Set<Role> roles) throws SQLException, DatabaseUrl.Refused {
+    tracer.start();
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
@@ -154,6 +164,14 @@ final class Service implements QuarkusApplication {
     }
   }
 
+  private void writeDurations() {
+    try {
+      durations.flush();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "a minute's durations are lost");
+    }
+  }
+
   /**
    * Quarkus fires this first of all when it stops, whatever the reason, and waits. HTTP still
    * answers meanwhile: not ready, so that nobody sends more, while requests under way are served.
@@ -165,8 +183,10 @@ final class Service implements QuarkusApplication {
     alerts.stop();
     desk.stop();
     pools.drain();
+    writeDurations();
     wakeup.stop();
     fleet.leave();
+    tracer.stop();
     Waybill.over();
   }
 }

@@ -8,6 +8,8 @@ import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
 import dev.waybill.db.Database;
 import dev.waybill.enqueue.NewJob;
+import dev.waybill.trace.Span;
+import dev.waybill.trace.Tracer;
 import io.smallrye.common.annotation.RunOnVirtualThread;
 import jakarta.inject.Inject;
 import jakarta.ws.rs.Consumes;
@@ -61,7 +63,7 @@ public final class JobsResource {
 
   /** What every request of this resource needs. */
   @jakarta.inject.Singleton
-  record JobDoor(Requests requests, CurrentCaller callers, ObjectMapper json) {
+  record JobDoor(Requests requests, CurrentCaller callers, ObjectMapper json, Tracer tracer) {
     @Inject
     JobDoor {}
   }
@@ -124,7 +126,14 @@ public final class JobsResource {
     Caller caller = door.callers().get();
     var idempotency = Idempotency.Key.of(key, "enqueue", caller);
     NewJob job = door.requests().newJob(Bodies.read(body), caller, traceparent);
-    Enqueuing.One one = enqueuing.one(job, caller, idempotency);
+    @Nullable Span span = door.tracer().enqueue(job.kind(), job.traceparent());
+    NewJob traced = span == null ? job : job.withTraceparent(span.context().traceparent());
+    Enqueuing.One one = enqueuing.one(traced, caller, idempotency);
+    if (span != null) {
+      span.with("messaging.message.id", String.valueOf(one.job().id()))
+          .with("waybill.tenant", job.tenant())
+          .end();
+    }
     URI location = URI.create("/v1/jobs/" + one.job().id());
     return (one.made() ? Response.created(location) : Response.ok().location(location))
         .entity(one.job())
@@ -172,7 +181,17 @@ public final class JobsResource {
         type != null
             && !type.toLowerCase(Locale.ROOT).startsWith("application/json;")
             && !type.toLowerCase(Locale.ROOT).strip().equals(MediaType.APPLICATION_JSON);
-    Enqueuing.Many many = enqueuing.many(body, lines, caller, idempotency, traceparent);
+    @Nullable Span span = door.tracer().enqueue("batch", traceparent);
+    Enqueuing.Many many =
+        enqueuing.many(
+            body,
+            lines,
+            caller,
+            idempotency,
+            span == null ? traceparent : span.context().traceparent());
+    if (span != null) {
+      span.with("messaging.batch.message_count", many.ids().size()).end();
+    }
     return Response.status(many.made() ? 201 : 200).entity(new Ids(many.ids())).build();
   }
 

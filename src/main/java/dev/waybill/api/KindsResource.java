@@ -6,6 +6,7 @@ import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
 import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
+import dev.waybill.figures.Measured;
 import dev.waybill.policy.BadPolicy;
 import dev.waybill.policy.KindPolicy;
 import dev.waybill.policy.Kinds;
@@ -132,7 +133,10 @@ public final class KindsResource {
     if (ifNoneMatch != null && ETags.names(ifNoneMatch, stored.version())) {
       return Response.notModified().header("ETag", ETags.of(stored.version())).build();
     }
-    return answer(200, stored);
+    @Nullable Measured measured = database.run(c -> Measured.of(c, name));
+    return Response.fromResponse(answer(200, stored))
+        .entity(KindView.of(stored, callers.get(), measured))
+        .build();
   }
 
   @PUT

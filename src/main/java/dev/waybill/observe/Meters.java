@@ -1,13 +1,16 @@
 package dev.waybill.observe;
 
 import dev.waybill.alert.AlertEvents;
+import dev.waybill.figures.Durations;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import dev.waybill.pull.PullEvents;
 import dev.waybill.retain.RetainEvents;
 import dev.waybill.run.PoolEvents;
 import dev.waybill.settle.Settled;
+import dev.waybill.trace.Tracer;
 import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
 import jakarta.inject.Singleton;
@@ -111,13 +114,19 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
 
   private final MeterRegistry registry;
   private final Set<String> kinds = ConcurrentHashMap.newKeySet();
+  private final Durations durations;
   private final ConcurrentHashMap<Key, Counter> counters = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Key, Timer> timers = new ConcurrentHashMap<>();
 
-  Meters(MeterRegistry registry) {
+  Meters(MeterRegistry registry, Durations durations, Tracer tracer) {
     this.registry = registry;
+    this.durations = durations;
     for (String outcome : List.of("sent", "failed", "unknown")) {
       var _ = counter("waybill_dead_alerts", "outcome", outcome);
+    }
+    if (tracer.wanted()) {
+      FunctionCounter.builder("waybill_spans_sent", tracer, Tracer::sent).register(registry);
+      FunctionCounter.builder("waybill_spans_dropped", tracer, Tracer::dropped).register(registry);
     }
   }
 
@@ -150,6 +159,10 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
   @Override
   public void ran(Claimed job, Outcome outcome, long nanos) {
     timer("waybill_job", "kind", job.kind(), JOB).record(nanos, TimeUnit.NANOSECONDS);
+    // What never ran, or was cut short by a drain, says nothing about its kind.
+    if (!job.exhausted() && !(outcome instanceof Outcome.Release)) {
+      durations.took(job.kind(), nanos);
+    }
   }
 
   @Override

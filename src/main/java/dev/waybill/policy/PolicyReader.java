@@ -42,7 +42,8 @@ public final class PolicyReader {
           "archive");
 
   /** What an answer holds besides, so that an answer can be edited and sent back. */
-  private static final Set<String> READ_ONLY = Set.of("kind", "version", "updatedAt", "defaults");
+  private static final Set<String> READ_ONLY =
+      Set.of("kind", "version", "updatedAt", "defaults", "measured");
 
   private static final Set<String> BACKOFF_FIELDS = Set.of("base", "factor", "cap", "jitter");
   private static final Pattern SHORT = Pattern.compile("([0-9]{1,12})(ms|s|m|h|d)");

@@ -10,6 +10,7 @@ import dev.waybill.policy.Policies;
 import dev.waybill.settle.ResultWriter;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
+import dev.waybill.trace.Tracer;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -169,7 +170,8 @@ final class TestHouse implements AutoCloseable {
             policies,
             settler,
             heard,
-            settings);
+            settings,
+            Tracer.off());
     return new Pools(
         db.database(), parts, settings, new WorkerName(settings), new Heartbeat(db.database()));
   }
