@@ -41,6 +41,11 @@ final class Lanes {
   private final ArrayDeque<Tenant> turns = new ArrayDeque<>();
   private final Set<String> kinds = new HashSet<>();
 
+  /** Lanes that were emptied, the last one last, each with where it ended. */
+  private final ArrayDeque<Lane> emptied = new ArrayDeque<>();
+
+  private static final int EMPTIED_MAX = 16;
+
   boolean isEmpty() {
     return turns.isEmpty();
   }
@@ -115,10 +120,37 @@ final class Lanes {
     if (lanes == null) {
       return;
     }
-    lanes.removeIf(l -> l.sameLane(lane));
+    lanes.removeIf(l -> {
+      boolean same = l.sameLane(lane);
+      if (same) {
+        remember(l);
+      }
+      return same;
+    });
     if (lanes.isEmpty()) {
       lanesOf.remove(tenant);
       turns.remove(tenant);
     }
+  }
+
+  private void remember(Lane lane) {
+    emptied.removeIf(
+        l -> l.sameLane(lane) && l.kind().equals(lane.kind()) && l.tenant().equals(lane.tenant()));
+    emptied.add(lane);
+    if (emptied.size() > EMPTIED_MAX) {
+      emptied.remove();
+    }
+  }
+
+  /**
+   * Takes the emptied lanes for lanes that have something again; of these kinds, each with the
+   * newest payload version that can be read. What was known besides is forgotten.
+   */
+  boolean recall(Map<String, Integer> open) {
+    refresh(
+        emptied.stream()
+            .filter(lane -> lane.payloadVersion() <= open.getOrDefault(lane.kind(), 0))
+            .toList());
+    return !isEmpty();
   }
 }

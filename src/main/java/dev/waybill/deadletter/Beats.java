@@ -5,6 +5,7 @@ import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jboss.logging.Logger;
 
 /**
@@ -16,9 +17,15 @@ public final class Beats {
 
   private static final Logger LOG = Logger.getLogger(Beats.class);
 
+  private static final int RESTS = 2;
+
   private final ReplayRunner replays;
   private final DeadCounts counts;
   private volatile boolean on;
+
+  /** While there is no replay, so many beats are left out. */
+  private final AtomicInteger rests = new AtomicInteger();
+
   private final Beat beat =
       new Beat(LOG, Logger.Level.ERROR, "dead letters: beat failed, trying again");
 
@@ -39,7 +46,10 @@ public final class Beats {
 
   @Scheduled(every = "1s", delayed = "1s", concurrentExecution = ConcurrentExecution.SKIP)
   void replay() {
-    beat(replays::beat);
+    if (rests.getAndDecrement() <= 0) {
+      rests.set(0);
+      beat(() -> rests.set(replays.beat() ? 0 : RESTS));
+    }
   }
 
   @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)

@@ -94,19 +94,35 @@ final class ReplayRunner {
     this.database = database;
   }
 
-  /** Moves every replay by what its rate has earned, in turns. */
-  void beat() throws SQLException {
+  /**
+   * Moves every replay by what its rate has earned, in turns; false when there is none. One that
+   * fails does not keep the others waiting.
+   */
+  boolean beat() throws SQLException {
     long beganNanos = System.nanoTime();
     List<Long> open = database.run(ReplayRunner::running);
+    boolean any = !open.isEmpty();
+    @Nullable SQLException failed = null;
     while (!open.isEmpty() && System.nanoTime() - beganNanos < BEAT_NANOS_MAX) {
       var more = new ArrayList<Long>();
       for (long id : open) {
-        if (slice(id) == SLICE_MAX) {
-          more.add(id);
+        try {
+          if (slice(id) == SLICE_MAX) {
+            more.add(id);
+          }
+        } catch (SQLException failure) {
+          failed = failure;
+          if (SqlState.of(failure) == SqlState.UNREACHABLE) {
+            throw failure;
+          }
         }
       }
       open = more;
     }
+    if (failed != null) {
+      throw failed;
+    }
+    return any;
   }
 
   /**

@@ -37,7 +37,7 @@ final class Pool {
 
   private static final long SHORT_JOB_NANOS = 20_000_000;
   private static final long IDLE_MILLIS_MIN = 5;
-  private static final long IDLE_MILLIS_MAX = 1_000;
+  private static final long IDLE_MILLIS_MAX = 1_280;
 
   /**
    * Idle for so long, a pool asks to be woken; sooner it would cost producers a NOTIFY now and
@@ -186,6 +186,11 @@ final class Pool {
     waitsForPlace = claimer.waitsForPlace();
     if (!batch.isEmpty()) {
       batch.forEach(this::start);
+      if (!claimer.knowsMore()) {
+        // All there was. What comes meanwhile comes in one claim: at 1,000 jobs a second, half of
+        // the statements.
+        idle(IDLE_MILLIS_MIN);
+      }
       return IDLE_MILLIS_MIN;
     }
     // That lane had nothing to claim after all; each round takes one off the list.
@@ -226,15 +231,7 @@ final class Pool {
     try {
       woken = false;
       long now = System.nanoTime();
-      // What is new may be of a kind that is not held up; but each promotion is news.
-      boolean newsWhileHeld = news && claimer.heldMillis() > 0 && now - sweptNanos > NEWS_NANOS;
-      if (!claimer.knowsMore() || newsWhileHeld || now - sweptNanos > sweepEveryNanos) {
-        news = false;
-        claimer.sweep();
-        sweptNanos = System.nanoTime();
-        sweepEveryNanos = Math.clamp(10 * (sweptNanos - now), SWEEP_NANOS, SWEEP_NANOS_MAX);
-      }
-      List<Claimed> batch = claimer.claim(slots);
+      List<Claimed> batch = look(slots, now);
       pulse.claimed();
       tellClaimed(batch, System.nanoTime() - now);
       return batch;
@@ -253,6 +250,29 @@ final class Pool {
       park(1_000);
       return List.of();
     }
+  }
+
+  /** Claims from the lanes that are known, after a sweep when that is due. */
+  private List<Claimed> look(int slots, long now) throws SQLException {
+    boolean guessed =
+        news && !claimer.knowsMore() && now - sweptNanos < SWEEP_NANOS_MAX && claimer.recall();
+    if (guessed) {
+      news = false;
+      List<Claimed> batch = claimer.claim(slots);
+      if (!batch.isEmpty()) {
+        return batch;
+      }
+    }
+    // What is new may be of a kind that is not held up; but each promotion is news.
+    boolean newsWhileHeld = news && claimer.heldMillis() > 0 && now - sweptNanos > NEWS_NANOS;
+    if (guessed || !claimer.knowsMore() || newsWhileHeld || now - sweptNanos > sweepEveryNanos) {
+      news = false;
+      long beganNanos = System.nanoTime();
+      claimer.sweep();
+      sweptNanos = System.nanoTime();
+      sweepEveryNanos = Math.clamp(10 * (sweptNanos - beganNanos), SWEEP_NANOS, SWEEP_NANOS_MAX);
+    }
+    return claimer.claim(slots);
   }
 
   /** Whatever goes wrong there: the batch is claimed, and must be run. */

@@ -271,6 +271,34 @@ class ClaimTest {
   }
 
   @Test
+  void where_the_last_came_from_the_next_is_claimed_without_a_sweep() throws SQLException {
+    Claimer claimer = jobs.claimer("k", "other");
+    assertFalse(claimer.recall(), "nothing is remembered yet");
+    DB.enqueue("k");
+    DB.enqueue("other");
+    claimer.sweep();
+    assertEquals(2, claimer.claim(100).size());
+    assertFalse(claimer.knowsMore());
+    long next = DB.enqueue("k");
+    assertTrue(claimer.recall());
+    assertEquals(List.of(next), claimer.claim(100).stream().map(Claimed::id).toList());
+    assertFalse(claimer.knowsMore(), "both lanes were emptied");
+  }
+
+  @Test
+  void a_paused_kind_is_not_recalled() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    DB.enqueue("k");
+    claimer.sweep();
+    assertEquals(1, claimer.claim(10).size());
+    DB.enqueue("k");
+    DB.execute("INSERT INTO waybill.kinds (kind, paused) VALUES ('k', true)");
+    jobs.policies().refresh();
+    assertFalse(claimer.recall());
+    assertEquals(List.of(), claimer.claim(10));
+  }
+
+  @Test
   void kinds_without_a_handler_are_left_alone() throws SQLException {
     long unknown = DB.enqueue("unknown");
     DB.enqueue("k");

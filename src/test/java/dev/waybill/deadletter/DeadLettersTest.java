@@ -420,7 +420,7 @@ class DeadLettersTest {
     Replay replay = start(of("k", "a", null), 10_000);
     assertEquals(5, replay.matched());
     List<Long> late = bury("k", "a", "boom", 1);
-    runner.beat();
+    boolean _ = runner.beat();
     Replay ended = now(replay);
     assertEquals("done 5 0 0", told(ended));
     booms.forEach(id -> assertState("ready", id));
@@ -564,7 +564,7 @@ class DeadLettersTest {
       held.setAutoCommit(false);
       TestDatabase.column(
           held, "SELECT id FROM waybill.jobs_dead WHERE dedupe_key = 'key1' FOR UPDATE");
-      runner.beat();
+      boolean _ = runner.beat();
       held.rollback();
     }
     assertEquals("done 2 1 1", told(now(replay)));
@@ -587,7 +587,7 @@ class DeadLettersTest {
       producer.setAutoCommit(false);
       TestDatabase.column(producer, "SELECT waybill.enqueue('k', dedupe_key => 'key1')");
       for (int beat = 0; beat < 5 && now(replay).state().equals("running"); beat++) {
-        runner.beat();
+        boolean _ = runner.beat();
       }
       producer.rollback();
     }
@@ -605,7 +605,7 @@ class DeadLettersTest {
     assertEquals("stopped 10 0 0", told(Objects.requireNonNull(stopped)));
     assertEquals("ops replay-stop replay " + replay.id() + " {} 10", audit());
     later(replay, 100);
-    runner.beat();
+    boolean _ = runner.beat();
     assertEquals("stopped 10 0 0", told(now(replay)));
     String line = audit();
     assertEquals(
@@ -625,7 +625,7 @@ class DeadLettersTest {
             null, null, null, null, null, Arrays.asList(mine.get(0), mine.get(2), theirs.get(0)));
     @Nullable Replay replay =
         DB.database().transaction(c -> Replays.start(c, bound, asked, 10_000));
-    runner.beat();
+    boolean _ = runner.beat();
     assertEquals("done 2 0 0", told(now(Objects.requireNonNull(replay))));
     assertState("dead", theirs.get(0));
     assertState("dead", mine.get(1));
