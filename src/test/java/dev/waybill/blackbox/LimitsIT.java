@@ -253,16 +253,23 @@ final class LimitsIT {
   /** Clients that read nothing, and then go without a word. */
   @Test
   void slow_readers_of_lists_are_bounded_and_do_not_stay() throws Exception {
-    one.lines("/v1/jobs/batch", jobs("lists", 10_000)).is(201);
-    one.lines("/v1/jobs/batch", jobs("lists", 10_000)).is(201);
+    // More than the buffers between the two take.
+    database.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, tags)
+        SELECT 'waits', 'lists', array_fill(repeat('x', 64), ARRAY[16]) FROM generate_series(1, 20000)
+        """);
     TestDatabase own = database;
     ServiceProcess process = ServiceProcess.on(own).with("WAYBILL_ROLES", "api").startReady();
     var at = new Door(process);
     var clients = new ArrayList<Socket>();
     try {
       for (int i = 0; i < 40; i++) {
-        var client = new Socket(java.net.InetAddress.getLoopbackAddress(), process.port());
-        client.setReceiveBufferSize(4_096);
+        var client = new Socket();
+        client.setReceiveBufferSize(4_096); // Before it connects, or it counts for little.
+        client.connect(
+            new java.net.InetSocketAddress(
+                java.net.InetAddress.getLoopbackAddress(), process.port()));
         client
             .getOutputStream()
             .write(
