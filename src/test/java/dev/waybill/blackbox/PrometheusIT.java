@@ -177,8 +177,12 @@ final class PrometheusIT {
           "a service that is well fires nothing");
       // And it does fire: somebody ends the service, and Prometheus finds it gone.
       service.kill9();
-      Awaitility.await("an alert is pending")
+      Awaitility.await("the scrape fails")
           .atMost(Duration.ofSeconds(60))
+          .until(() -> !prometheus.query("up{job=\"waybill\"} == 0").isEmpty());
+      // Rules are evaluated every 30 s, and later on a machine that is busy.
+      Awaitility.await("an alert is pending")
+          .atMost(Duration.ofMinutes(2))
           .until(() -> !prometheus.query("ALERTS{alertname=\"WaybillTargetDown\"}").isEmpty());
     }
   }
