@@ -35,8 +35,9 @@ final class Preflight {
     checkDuration("waybill.push.timeout", "30s");
     checkDuration("waybill.push.connect-timeout", "5s");
     int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
-    int _ = number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    int _ = connections();
     int _ = engineConnections();
+    boolean _ = logsJson();
     checkAccess();
     refuseTakenPort(setting("waybill.http.host", "127.0.0.1"));
   }
@@ -73,6 +74,24 @@ final class Preflight {
    */
   static Duration stopsWithin() throws Refused {
     return drain().plus(AFTER_DRAIN);
+  }
+
+  /** Of HTTP and handlers. */
+  static int connections() throws Refused {
+    return number("waybill.db.connections", "16", CONNECTIONS_MAX);
+  }
+
+  /** A cluster collects logs and takes them apart; a person reads them. */
+  static boolean logsJson() throws Refused {
+    String usual = System.getenv("KUBERNETES_SERVICE_HOST") == null ? "text" : "json";
+    String form = setting("waybill.log", usual);
+    return switch (form) {
+      case "json" -> true;
+      case "text" -> false;
+      default ->
+          throw new Refused(
+              "WAYBILL_LOG: '" + form + "' is no form of the log; right would be json or text");
+    };
   }
 
   /** Each pool claims on its own; the rest is shared by settlers, promotion and maintenance. */

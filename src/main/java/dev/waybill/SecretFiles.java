@@ -19,7 +19,10 @@ final class SecretFiles {
           "WAYBILL_DB_PASSWORD", "waybill.db.password",
           "WAYBILL_LISTEN_URL", "waybill.listen.url",
           "WAYBILL_FIRST_TOKEN", "waybill.first-token",
-          "WAYBILL_PUSH_SECRETS", "waybill.push.secrets");
+          "WAYBILL_PUSH_SECRETS", "waybill.push.secrets",
+          // The URL of a chat's webhook is all that it takes to write there.
+          "WAYBILL_ALERT_WEBHOOK", "waybill.alert.webhook",
+          "WAYBILL_ALERT_SECRET", "waybill.alert.secret");
 
   private static final int BYTES_MAX = 65_536;
 

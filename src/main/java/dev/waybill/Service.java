@@ -1,8 +1,10 @@
 package dev.waybill;
 
 import dev.waybill.access.Access;
+import dev.waybill.alert.Alerts;
 import dev.waybill.db.Schema;
 import dev.waybill.deadletter.Beats;
+import dev.waybill.figures.Durations;
 import dev.waybill.fleet.Fleet;
 import dev.waybill.policy.Policies;
 import dev.waybill.policy.Seeds;
@@ -10,6 +12,7 @@ import dev.waybill.pull.Desk;
 import dev.waybill.retain.Maintenance;
 import dev.waybill.retain.Partitions;
 import dev.waybill.run.Pools;
+import dev.waybill.trace.Tracer;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.QuarkusApplication;
 import io.quarkus.runtime.ShutdownDelayInitiatedEvent;
@@ -41,9 +44,12 @@ final class Service implements QuarkusApplication {
   private final Wakeup wakeup;
   private final Maintenance maintenance;
   private final Beats deadLetters;
+  private final Alerts alerts;
   private final Scheduler beats;
   private final Policies policies;
   private final Fleet fleet;
+  private final Durations durations;
+  private final Tracer tracer;
 
   @Inject
   Service(
@@ -55,10 +61,13 @@ final class Service implements QuarkusApplication {
       Desk desk,
       Maintenance maintenance,
       Beats deadLetters,
+      Alerts alerts,
       Wakeup wakeup,
       Scheduler beats,
       Policies policies,
-      Fleet fleet) {
+      Fleet fleet,
+      Durations durations,
+      Tracer tracer) {
     this.settings = settings;
     this.schema = schema;
     this.access = access;
@@ -67,10 +76,13 @@ final class Service implements QuarkusApplication {
     this.desk = desk;
     this.maintenance = maintenance;
     this.deadLetters = deadLetters;
+    this.alerts = alerts;
     this.wakeup = wakeup;
     this.beats = beats;
     this.policies = policies;
     this.fleet = fleet;
+    this.durations = durations;
+    this.tracer = tracer;
   }
 
   @Override
@@ -79,6 +91,8 @@ final class Service implements QuarkusApplication {
     try {
       Set<Role> roles = Role.parse(settings.roles());
       pools.check();
+      alerts.check();
+      tracer.check();
       Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
       access.check(roles.contains(Role.API));
       schema.checkServer();
@@ -118,10 +132,12 @@ final class Service implements QuarkusApplication {
   }
 
   private void start(Set<Role> roles) throws SQLException, DatabaseUrl.Refused {
+    tracer.start();
     if (roles.contains(Role.MAINTENANCE)) {
       partitions.makeAhead();
       maintenance.start();
       deadLetters.start();
+      alerts.start();
     }
     if (roles.contains(Role.WORKER)) {
       pools.start();
@@ -148,6 +164,14 @@ final class Service implements QuarkusApplication {
     }
   }
 
+  private void writeDurations() {
+    try {
+      durations.flush();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "a minute's durations are lost");
+    }
+  }
+
   /**
    * Quarkus fires this first of all when it stops, whatever the reason, and waits. HTTP still
    * answers meanwhile: not ready, so that nobody sends more, while requests under way are served.
@@ -156,10 +180,13 @@ final class Service implements QuarkusApplication {
     beats.pause();
     maintenance.stop();
     deadLetters.stop();
+    alerts.stop();
     desk.stop();
     pools.drain();
+    writeDurations();
     wakeup.stop();
     fleet.leave();
+    tracer.stop();
     Waybill.over();
   }
 }

@@ -9,8 +9,11 @@ import java.util.OptionalInt;
 @ConfigMapping(prefix = "waybill")
 interface Settings {
 
+  String ROLES = "api,worker,maintenance";
+  String DATA = "data";
+
   /** {@code WAYBILL_ROLES}. */
-  @WithDefault("api,worker,maintenance")
+  @WithDefault(ROLES)
   String roles();
 
   /** {@code WAYBILL_MIGRATE}: start, only or never. */
@@ -24,7 +27,7 @@ interface Settings {
   Optional<String> kinds();
 
   /** {@code WAYBILL_DATA}: where the embedded database keeps its data. */
-  @WithDefault("data")
+  @WithDefault(DATA)
   String data();
 
   Db db();

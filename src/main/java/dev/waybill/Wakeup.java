@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
 final class Wakeup {
 
   /** For {@code WAYBILL_LISTEN_URL} behind a pooler that has no direct way: poll only. */
-  private static final String NONE = "none";
+  static final String NONE = "none";
 
   private final Settings settings;
   private final Pools pools;

@@ -7,6 +7,7 @@ import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.annotations.QuarkusMain;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -24,7 +25,7 @@ public final class Waybill {
    * A constant when the native image is built, so that neither the embedded room nor the archive of
    * the server gets into it.
    */
-  private static final boolean EMBEDS = ImageMode.current() == ImageMode.JVM;
+  static final boolean EMBEDS = ImageMode.current() == ImageMode.JVM;
 
   /** Counted down when the service has drained; the embedded database stops after that. */
   private static final CountDownLatch OVER = new CountDownLatch(1);
@@ -35,9 +36,13 @@ public final class Waybill {
   private Waybill() {}
 
   public static void main(String... args) {
+    if (args.length > 0 && args[0].equals(Checkup.WORD)) {
+      System.exit(Checkup.run(List.of(args).subList(1, args.length)));
+    }
     try {
       SecretFiles.read();
       Preflight.check();
+      System.setProperty("quarkus.log.console.json.enabled", String.valueOf(Preflight.logsJson()));
       Duration stops = Preflight.stopsWithin();
       System.setProperty("quarkus.shutdown.timeout", stops.toSeconds() + "S");
       System.setProperty(

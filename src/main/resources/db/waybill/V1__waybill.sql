@@ -274,6 +274,9 @@ BEGIN
       COLUMN = CASE WHEN NEW.attempt <> 0 THEN 'attempt' WHEN NEW.crashes <> 0 THEN 'crashes' ELSE 'attempts' END,
       HINT = 'Leave out attempt, crashes and attempts: Waybill counts them.';
   END IF;
+  IF waybill.tenants_limited() THEN
+    PERFORM waybill.take_room(NEW.tenant, 1);
+  END IF;
   NEW.state := CASE WHEN NEW.run_at > now() THEN 'scheduled' ELSE 'ready' END;
   RETURN NEW;
 END $$;
@@ -354,6 +357,17 @@ BEGIN
   IF octet_length(enqueue.payload::text) > 308 OR pg_column_size(enqueue.payload) > 500 THEN
     passed := waybill.check_payload(enqueue.payload);
   END IF;
+  -- A constant while no tenant has a limit (V6). A job that is there already needs no room.
+  IF waybill.tenants_limited() THEN
+    IF enqueue.dedupe_key IS NOT NULL THEN
+      SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND tenant = coalesce(enqueue.tenant, '')
+        AND dedupe_key = enqueue.dedupe_key;
+      IF job IS NOT NULL THEN
+        RETURN job;
+      END IF;
+    END IF;
+    passed := waybill.take_room(coalesce(enqueue.tenant, ''), 1);
+  END IF;
   -- The job that holds a dedupe key may finish between the two statements; then its key is free, and we try again.
   FOR round IN 1..10 LOOP
     IF enqueue.dedupe_key IS NULL THEN
@@ -409,6 +423,9 @@ BEGIN
       HINT = 'For a job without content use ''{}''.';
   END IF;
   PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
+  IF waybill.tenants_limited() THEN
+    PERFORM waybill.take_room(coalesce(enqueue_many.tenant, ''), cardinality(payloads));
+  END IF;
   RETURN QUERY
   INSERT INTO waybill.jobs (admitted, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
   SELECT true, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p,

@@ -19,10 +19,10 @@ CREATE INDEX idempotency_age ON waybill.idempotency (created_at);
 -- One chunk of a batch: jobs of any kinds, tenants and keys. Answers their ids in order. An array shorter than kinds stands for defaults.
 -- Like waybill.enqueue it checks first and admits itself; the checks look for the unusual row in one pass, since a call of check_job for each
 -- row took as long as the insert. It does not say which row is at fault: an EXCEPTION block here would be a subtransaction. The caller finds
--- out by asking about one row after the other, with waybill.check_row.
+-- out by asking about one row after the other, with waybill.check_row. With room_taken the caller has asked waybill.take_rooms.
 CREATE FUNCTION waybill.enqueue_rows(
   kinds text[], payloads jsonb[], tenants text[], priorities integer[], run_ats timestamptz[], delays_ms bigint[], dedupe_keys text[],
-  max_attempts integer[], tags text[], payload_versions integer[], traceparents text[]
+  max_attempts integer[], tags text[], payload_versions integer[], traceparents text[], room_taken boolean DEFAULT false
 ) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -44,6 +44,11 @@ BEGIN
     OR r.priority NOT BETWEEN -32768 AND 32767 OR r.run_at > now() OR r.run_at < '1970-01-01Z'
     OR length(r.dedupe_key) NOT BETWEEN 1 AND 256 OR r.attempts NOT BETWEEN 1 AND 1000 OR r.tags IS NOT NULL
     OR r.version NOT BETWEEN 1 AND 32767 OR length(r.traceparent) > 128;
+
+  IF waybill.tenants_limited() AND NOT room_taken THEN
+    PERFORM waybill.take_room(coalesce(r.tenant, ''), count(*))
+    FROM unnest(enqueue_rows.kinds, tenants) AS r(kind, tenant) GROUP BY coalesce(r.tenant, '');
+  END IF;
 
   IF EXISTS (SELECT FROM unnest(dedupe_keys) AS k WHERE k IS NOT NULL) THEN
     ids := waybill.enqueue_keyed_rows(kinds, payloads, tenants, priorities, run_ats, dedupe_keys, max_attempts, tags, payload_versions,
@@ -283,8 +288,58 @@ CREATE UNLOGGED TABLE waybill.figures_past (
   PRIMARY KEY (at, kind)
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 2000);
 
--- True when it was this process that did it.
-CREATE FUNCTION waybill.sample_figures() RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- What metrics tell of tables and of the server, as it was last measured; a row is one gauge with one label at most. Written as the figures
+-- are, by one process for all.
+CREATE UNLOGGED TABLE waybill.gauges (
+  name  text NOT NULL,
+  label text NOT NULL DEFAULT '',
+  of    text NOT NULL DEFAULT '',
+  value double precision NOT NULL,
+  at    timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (name, of)
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
+
+-- Costs the same however many jobs there are: statistics, catalogs, one row a kind. A role without pg_read_all_stats is told since when of its
+-- own sessions only, and slots and standbys have no age in seconds at all, so there is one in transactions beside it. A vacuum's own snapshot
+-- holds nothing back; autovacuum's workers are nobody's sessions. A partition is overdue when it is older than what Dropper waits for.
+CREATE FUNCTION waybill.measure(default_retention_ms bigint) RETURNS TABLE (name text, label text, of text, value double precision)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m.name, 'table', s.relname::text, m.value
+  FROM pg_stat_user_tables s CROSS JOIN LATERAL (VALUES ('dead_tuples', s.n_dead_tup::float8),
+    ('seconds_since_autovacuum', coalesce(extract(epoch FROM now() - greatest(s.last_autovacuum, s.last_vacuum))::float8, 'NaN'))) AS m(name, value)
+  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally')
+  UNION ALL
+  SELECT 'oldest_snapshot_seconds', '', '', greatest(0,
+    (SELECT extract(epoch FROM now() - min(a.xact_start)) FROM pg_stat_activity a
+      WHERE a.backend_xmin IS NOT NULL AND a.datname = current_database() AND a.pid <> pg_backend_pid()
+        AND a.usesysid IS NOT NULL AND a.query NOT ILIKE 'vacuum%'),
+    (SELECT extract(epoch FROM now() - min(p.prepared)) FROM pg_prepared_xacts p WHERE p.database = current_database()))
+  UNION ALL
+  SELECT 'oldest_snapshot_transactions', '', '', greatest(0,
+    (SELECT max(age(a.backend_xmin)) FROM pg_stat_activity a
+      WHERE (a.datname = current_database() OR a.datname IS NULL) AND a.pid <> pg_backend_pid()
+        AND a.usesysid IS NOT NULL AND a.query NOT ILIKE 'vacuum%'),
+    (SELECT max(age(r.xmin)) FROM pg_replication_slots r),
+    (SELECT max(age(p.transaction)) FROM pg_prepared_xacts p WHERE p.database = current_database()))
+  UNION ALL
+  SELECT m.name, 'table', 'jobs_done', m.value
+  FROM (
+    SELECT count(*)::float8 AS partitions, coalesce(extract(epoch FROM max(d.ends) - now()) / 86400, 0)::float8 AS ahead,
+      (count(*) FILTER (WHERE d.ends < now() - greatest(k.longest, interval '1 hour'))
+        + (SELECT count(*) FROM waybill.leaving l WHERE NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = l.partition)))::float8 AS overdue
+    FROM waybill.done_partitions() d CROSS JOIN (
+      SELECT coalesce(max(coalesce(k.retention_ms, default_retention_ms)), default_retention_ms) * interval '1 millisecond' AS longest
+      FROM (SELECT DISTINCT t.kind FROM waybill.tally t) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
+    ) k
+  ) p CROSS JOIN LATERAL (VALUES ('partitions', p.partitions), ('partition_days_ahead', p.ahead), ('partitions_overdue', p.overdue))
+    AS m(name, value)
+  UNION ALL
+  SELECT 'kind_paused', 'kind', k.kind, k.paused::int::float8 FROM waybill.kinds k
+$$;
+
+-- True when it was this process that did it. Figures at most every 4 seconds, the rest at most every 14.
+CREATE FUNCTION waybill.sample_figures(default_retention_ms bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pg_try_advisory_xact_lock(7733810, 3)
       OR EXISTS (SELECT FROM waybill.figures_past p WHERE p.at > now() - interval '4 seconds') THEN
@@ -293,6 +348,10 @@ BEGIN
   -- With a row that only says that a sample was taken: what a sample does not name had not moved by then.
   INSERT INTO waybill.figures_past SELECT now(), f.* FROM waybill.figures() f UNION ALL SELECT now(), '', 0, 0, 0, NULL, 0, 0, 0, 0, 0;
   DELETE FROM waybill.figures_past p WHERE p.at < now() - interval '2 minutes';
+  IF NOT EXISTS (SELECT FROM waybill.gauges g WHERE g.at > now() - interval '14 seconds') THEN
+    DELETE FROM waybill.gauges;
+    INSERT INTO waybill.gauges (name, label, of, value) SELECT m.name, m.label, m.of, m.value FROM waybill.measure(default_retention_ms) m;
+  END IF;
   RETURN true;
 END $$;
 

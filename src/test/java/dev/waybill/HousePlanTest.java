@@ -51,19 +51,25 @@ class HousePlanTest {
     doors.put("job", Set.of());
     doors.put("db", Set.of());
     doors.put("embedded", Set.of());
+    // Leaf: whoever runs or takes jobs begins their spans.
+    doors.put("trace", Set.of());
     doors.put("audit", Set.of());
     doors.put("deadletter", Set.of("job", "db", "audit"));
     doors.put("policy", Set.of("job", "db"));
     doors.put("enqueue", Set.of("db"));
     doors.put("claim", Set.of("job", "db", "policy"));
     doors.put("settle", Set.of("job", "db", "policy"));
-    doors.put("run", Set.of("job", "db", "policy", "claim", "settle"));
+    doors.put("run", Set.of("job", "db", "policy", "claim", "settle", "trace"));
     doors.put("pull", Set.of("job", "db", "policy", "claim", "settle"));
     doors.put("retain", Set.of("job", "db", "policy"));
-    doors.put("observe", Set.of("job", "db", "figures", "pull", "run", "retain", "settle"));
+    doors.put("alert", Set.of("db", "deliver"));
+    doors.put(
+        "observe",
+        Set.of("alert", "job", "db", "figures", "pull", "run", "retain", "settle", "trace"));
     doors.put("access", Set.of("db"));
-    doors.put("deliver", Set.of("job", "policy", "run"));
-    doors.put("figures", Set.of("db"));
+    doors.put("deliver", Set.of("job", "policy", "run", "trace"));
+    doors.put("figures", Set.of("db", "job"));
+    doors.put("doctor", Set.of("db", "figures", "job"));
     doors.put("fleet", Set.of("db", "run"));
     doors.put(
         "api",
@@ -77,7 +83,8 @@ class HousePlanTest {
             "fleet",
             "job",
             "policy",
-            "pull"));
+            "pull",
+            "trace"));
     doors.put("example", Set.of("job", "run"));
     return doors;
   }
@@ -177,7 +184,8 @@ class HousePlanTest {
           "retain.S3Shelf",
           "run.Pools",
           "run.Watch",
-          "settle.Settler");
+          "settle.Settler",
+          "trace.Exporter");
 
   @Test
   void only_loops_sleep() throws IOException {

@@ -92,6 +92,9 @@ public final class Tokens implements Credentials {
       UPDATE waybill.tokens SET revoked_at = now() WHERE id = ? AND revoked_at IS NULL
       """;
 
+  /** For the log: see {@code waybill.who}. */
+  private static final String WHO = "SELECT set_config('waybill.who', 'setting', true)";
+
   /**
    * A token to be.
    *
@@ -246,7 +249,12 @@ public final class Tokens implements Credentials {
     }
     var token = new NewToken("first", Role.OPERATOR, null, null, null, null);
     boolean _ =
-        database.run(connection -> insert(connection, hash(secret), token, "setting") != null);
+        database.transaction(connection -> {
+          try (PreparedStatement who = connection.prepareStatement(WHO)) {
+            boolean _ = who.execute();
+          }
+          return insert(connection, hash(secret), token, "setting") != null;
+        });
   }
 
   static void checkFirst(String secret) {

@@ -35,8 +35,8 @@ public record DeadLetterView(
     @Nullable
         @JsonRawValue
         @Schema(
-            type = SchemaType.OBJECT,
-            description = "Not in lists, and not for callers that may not read payloads")
+            implementation = Object.class,
+            description = "Any JSON. Not in lists, and not for callers that may not read payloads")
         String payload,
     @Nullable Integer payloadVersion,
     @Nullable

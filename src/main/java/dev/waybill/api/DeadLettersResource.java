@@ -214,8 +214,7 @@ public final class DeadLettersResource {
       content =
           @Content(
               mediaType = MediaType.APPLICATION_JSON,
-              schema = @Schema(implementation = RetryBody.class),
-              example = "{\"payload\": {\"to\": \"a@b.c\"}}"))
+              schema = @Schema(implementation = RetryBody.class)))
   @APIResponse(
       responseCode = "200",
       description = "The job, ready",

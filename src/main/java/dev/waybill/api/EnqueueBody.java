@@ -19,7 +19,10 @@ public record EnqueueBody(
             description = "Instead of runAt: an ISO 8601 duration, or seconds",
             examples = "PT5M")
         @Nullable JsonNode delay,
-    @Schema(description = "At most one live job of a kind has this key") @Nullable String dedupeKey,
+    @Schema(
+            description =
+                "At most one live job of a kind and tenant has this key; whoever asks again gets that one")
+        @Nullable String dedupeKey,
     @Nullable Integer maxAttempts,
     @Nullable List<@Nullable String> tags,
     @Nullable Integer payloadVersion) {}

@@ -11,8 +11,12 @@ import java.io.InputStream;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.Semaphore;
+import java.util.stream.Collectors;
 import javax.sql.DataSource;
 import org.jspecify.annotations.Nullable;
 
@@ -32,17 +36,20 @@ final class Enqueuing {
   private static final int AHEAD_CHARS = 4 << 20;
 
   private static final int BATCHES_AT_ONCE = 8;
+  private static final int DEDUPE_TRIES = 5;
 
   private final Database database;
   private final Queue queue;
   private final Requests requests;
+  private final KnownKinds kinds;
   private final Semaphore batches = new Semaphore(BATCHES_AT_ONCE);
 
   @Inject
-  Enqueuing(DataSource dataSource, Queue queue, Requests requests) {
+  Enqueuing(DataSource dataSource, Queue queue, Requests requests, KnownKinds kinds) {
     this.database = new Database(dataSource);
     this.queue = queue;
     this.requests = requests;
+    this.kinds = kinds;
   }
 
   /**
@@ -61,6 +68,13 @@ final class Enqueuing {
   }
 
   One one(NewJob job, Caller caller, Idempotency.@Nullable Key key) throws SQLException {
+    if (!kinds.knows(job)) {
+      boolean _ =
+          database.run(c -> {
+            kinds.check(c, Set.of(job.kind()));
+            return true;
+          });
+    }
     if (key == null && job.dedupeKey() == null) {
       // One statement, one round trip, and nothing to read: the answer is known.
       Queue.Told told = database.run(connection -> queue.enqueueTold(connection, job));
@@ -93,19 +107,18 @@ final class Enqueuing {
 
   /** The live job that has its dedupe key may be another than the request says, so it is read. */
   private JobView enqueue(Connection connection, NewJob job, Caller caller) throws SQLException {
-    Queue.Told told = queue.enqueueTold(connection, job);
-    if (job.dedupeKey() == null) {
-      return JobView.fresh(job, told, caller.payloads());
+    for (int tries = 0; tries < DEDUPE_TRIES; tries++) {
+      Queue.Told told = queue.enqueueTold(connection, job);
+      if (job.dedupeKey() == null) {
+        return JobView.fresh(job, told, caller.payloads());
+      }
+      @Nullable JobView view = JobReader.read(connection, told.id(), caller);
+      if (view != null) {
+        return view;
+      }
+      // The job that had the key has ended meanwhile, and nothing of it was kept: the key is free.
     }
-    @Nullable JobView view = JobReader.read(connection, told.id(), caller);
-    if (view == null) {
-      // It has another tenant, and its key is taken all the same: keys are the kind's.
-      throw Problem.conflict(
-          "dedupe-conflict",
-          "The dedupe key is taken",
-          "A live job of this kind that is not yours has this dedupe key.");
-    }
-    return view;
+    throw new Problem.Thrown(Problem.busy());
   }
 
   /** As it is now; as it was when it was enqueued, if it is gone for good meanwhile. */
@@ -186,8 +199,12 @@ final class Enqueuing {
     try {
       return database.transaction(connection -> {
         var ids = new ArrayList<Long>(ahead.size());
+        var admitted = new HashSet<String>();
         List<BatchReader.Row> some = ahead;
         while (!some.isEmpty()) {
+          kinds.check(
+              connection, some.stream().map(row -> row.job().kind()).collect(Collectors.toSet()));
+          takeRooms(connection, some, admitted);
           enqueueChunks(connection, some, ids);
           some = reader.next(CHUNK_CHARS, CHUNK_ROWS);
         }
@@ -199,6 +216,27 @@ final class Enqueuing {
     } catch (RefusedChunk refused) {
       throw whichRow(refused);
     }
+  }
+
+  /**
+   * What the limits of its tenants say about a batch is decided by its first part: one that is let
+   * in is not refused half-way, when it has used up what it would need to begin anew.
+   */
+  private void takeRooms(Connection connection, List<BatchReader.Row> rows, Set<String> admitted)
+      throws SQLException {
+    var fresh = new TreeMap<String, Integer>();
+    var owed = new TreeMap<String, Integer>();
+    for (BatchReader.Row row : rows) {
+      String tenant = row.job().tenant();
+      (admitted.contains(tenant) ? owed : fresh).merge(tenant, 1, Integer::sum);
+    }
+    if (!fresh.isEmpty()) {
+      queue.takeRooms(connection, fresh, false);
+    }
+    if (!owed.isEmpty()) {
+      queue.takeRooms(connection, owed, true);
+    }
+    admitted.addAll(fresh.keySet());
   }
 
   private void enqueueChunks(Connection connection, List<BatchReader.Row> rows, List<Long> ids)
@@ -222,7 +260,8 @@ final class Enqueuing {
   private void enqueueChunk(Connection connection, List<BatchReader.Row> chunk, List<Long> ids)
       throws SQLException {
     try {
-      for (long id : queue.enqueue(connection, chunk.stream().map(BatchReader.Row::job).toList())) {
+      for (long id :
+          queue.enqueueAdmitted(connection, chunk.stream().map(BatchReader.Row::job).toList())) {
         ids.add(id);
       }
     } catch (SQLException failure) {

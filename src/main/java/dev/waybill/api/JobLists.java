@@ -19,6 +19,7 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.Semaphore;
 import java.util.regex.Pattern;
 import javax.sql.DataSource;
 import org.jboss.logging.Logger;
@@ -54,7 +55,11 @@ final class JobLists {
   /** The function has the plan's settings and says why. */
   private static final String LIST = "SELECT * FROM waybill.list_jobs(?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
+  /** A client that reads slowly holds a thread and its buffers for as long. */
+  private static final int STREAMS_AT_ONCE = 32;
+
   private final Database database;
+  private final Semaphore streams = new Semaphore(STREAMS_AT_ONCE);
 
   @Inject
   JobLists(DataSource dataSource) {
@@ -124,6 +129,18 @@ final class JobLists {
       }
     }
     return new JobPage(jobs, from == null ? null : cursor(from));
+  }
+
+  /**
+   * Before a stream; what is answered is called once when it has ended.
+   *
+   * @throws Problem.Thrown when as many as may be are under way
+   */
+  Runnable beginStream() {
+    if (!streams.tryAcquire()) {
+      throw Problem.tooMany("This process streams " + STREAMS_AT_ONCE + " lists at once.");
+    }
+    return streams::release;
   }
 
   /** Page by page, so that no connection is held while the client reads slowly. */

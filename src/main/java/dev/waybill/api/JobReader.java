@@ -44,7 +44,10 @@ final class JobReader {
     }
   }
 
-  /** Payload and result only for those who may read them. */
+  /**
+   * Payload, result and progress only for those who may read them: handlers put into each what they
+   * like.
+   */
   private static JobView view(ResultSet row, boolean payloads) throws SQLException {
     return new JobView(
         row.getLong(1),
@@ -64,7 +67,7 @@ final class JobReader {
         row.getString(15),
         row.getString(16),
         payloads ? row.getString(17) : null,
-        row.getString(23),
+        payloads ? row.getString(23) : null,
         strings(row.getArray(18)),
         row.getString(19),
         row.getString(20),

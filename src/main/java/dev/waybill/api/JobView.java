@@ -40,7 +40,8 @@ public record JobView(
         @JsonRawValue
         @Schema(
             implementation = Object.class,
-            description = "Left out, as result is, for callers that may not read payloads")
+            description =
+                "Left out, as result and progress are, for callers that may not read payloads")
         String payload,
     int payloadVersion,
     int attempt,

@@ -8,6 +8,8 @@ import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
 import dev.waybill.db.Database;
 import dev.waybill.enqueue.NewJob;
+import dev.waybill.trace.Span;
+import dev.waybill.trace.Tracer;
 import io.smallrye.common.annotation.RunOnVirtualThread;
 import jakarta.inject.Inject;
 import jakarta.ws.rs.Consumes;
@@ -18,13 +20,16 @@ import jakarta.ws.rs.Path;
 import jakarta.ws.rs.PathParam;
 import jakarta.ws.rs.Produces;
 import jakarta.ws.rs.QueryParam;
+import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
+import jakarta.ws.rs.core.UriInfo;
 import java.io.InputStream;
 import java.net.URI;
 import java.sql.SQLException;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.enums.SchemaType;
@@ -58,7 +63,7 @@ public final class JobsResource {
 
   /** What every request of this resource needs. */
   @jakarta.inject.Singleton
-  record JobDoor(Requests requests, CurrentCaller callers, ObjectMapper json) {
+  record JobDoor(Requests requests, CurrentCaller callers, ObjectMapper json, Tracer tracer) {
     @Inject
     JobDoor {}
   }
@@ -99,7 +104,8 @@ public final class JobsResource {
               examples = @ExampleObject(name = "job", value = Examples.NEW_JOB)))
   @APIResponse(
       responseCode = "201",
-      description = "The job, or the live one that has its dedupe key",
+      description =
+          "The job, or the live one of this kind and tenant that has its dedupe key: compare the ids to tell",
       content =
           @Content(
               schema = @Schema(implementation = JobView.class),
@@ -111,7 +117,7 @@ public final class JobsResource {
   @APIResponse(
       responseCode = "409",
       description =
-          "The Idempotency-Key came with another body, or another tenant's live job has the dedupe key")
+          "The Idempotency-Key came with another body, or there are as many kinds as there may be")
   public Response enqueue(
       @Parameter(description = KEY_SAYS) @HeaderParam("Idempotency-Key") @Nullable String key,
       @Parameter(hidden = true) @HeaderParam("traceparent") @Nullable String traceparent,
@@ -120,7 +126,14 @@ public final class JobsResource {
     Caller caller = door.callers().get();
     var idempotency = Idempotency.Key.of(key, "enqueue", caller);
     NewJob job = door.requests().newJob(Bodies.read(body), caller, traceparent);
-    Enqueuing.One one = enqueuing.one(job, caller, idempotency);
+    @Nullable Span span = door.tracer().enqueue(job.kind(), job.traceparent());
+    NewJob traced = span == null ? job : job.withTraceparent(span.context().traceparent());
+    Enqueuing.One one = enqueuing.one(traced, caller, idempotency);
+    if (span != null) {
+      span.with("messaging.message.id", String.valueOf(one.job().id()))
+          .with("waybill.tenant", job.tenant())
+          .end();
+    }
     URI location = URI.create("/v1/jobs/" + one.job().id());
     return (one.made() ? Response.created(location) : Response.ok().location(location))
         .entity(one.job())
@@ -142,10 +155,7 @@ public final class JobsResource {
             mediaType = MediaType.APPLICATION_JSON,
             schema = @Schema(type = SchemaType.ARRAY, implementation = EnqueueBody.class),
             examples = @ExampleObject(name = "jobs", value = Examples.BATCH)),
-        @Content(
-            mediaType = NDJSON,
-            schema = @Schema(type = SchemaType.STRING),
-            examples = @ExampleObject(name = "jobs", value = Examples.BATCH_LINES))
+        @Content(mediaType = NDJSON, schema = @Schema(type = SchemaType.STRING))
       })
   @APIResponse(
       responseCode = "201",
@@ -171,7 +181,17 @@ public final class JobsResource {
         type != null
             && !type.toLowerCase(Locale.ROOT).startsWith("application/json;")
             && !type.toLowerCase(Locale.ROOT).strip().equals(MediaType.APPLICATION_JSON);
-    Enqueuing.Many many = enqueuing.many(body, lines, caller, idempotency, traceparent);
+    @Nullable Span span = door.tracer().enqueue("batch", traceparent);
+    Enqueuing.Many many =
+        enqueuing.many(
+            body,
+            lines,
+            caller,
+            idempotency,
+            span == null ? traceparent : span.context().traceparent());
+    if (span != null) {
+      span.with("messaging.batch.message_count", many.ids().size()).end();
+    }
     return Response.status(many.made() ? 201 : 200).entity(new Ids(many.ids())).build();
   }
 
@@ -233,13 +253,16 @@ public final class JobsResource {
           @Nullable String limit,
       @Parameter(description = "The `next` of the page before") @QueryParam("after")
           @Nullable String after,
-      @Parameter(hidden = true) @HeaderParam("Accept") @Nullable String accept)
+      @Parameter(hidden = true) @HeaderParam("Accept") @Nullable String accept,
+      @Context UriInfo uri)
       throws SQLException {
+    Query.only(uri, Set.of("kind", "state", "tenant", "tag", "limit", "after"));
     var filter = new JobLists.Filter(kind, state, tenant, tag);
     long before = JobLists.before(after);
     Caller caller = door.callers().get();
     if (accept != null && accept.contains("ndjson")) {
       int max = Problem.limit(limit, JobLists.STREAM_MAX, JobLists.STREAM_MAX);
+      Runnable end = lists.beginStream();
       return Response.ok(
               (jakarta.ws.rs.core.StreamingOutput)
                   out -> {
@@ -248,6 +271,8 @@ public final class JobsResource {
                       lists.stream(filter, before, max, caller, writer);
                       writer.flush();
                       out.write('\n');
+                    } finally {
+                      end.run();
                     }
                   })
           .type(NDJSON)
@@ -267,7 +292,7 @@ public final class JobsResource {
       summary = "Cancel a job",
       description =
           "Scheduled, ready or running. The handler of a running job is interrupted, within about two seconds."
-              + " A job that has ended answers 409.")
+              + " One that is cancelled already is answered as it is; one that has ended otherwise answers 409.")
   @APIResponse(
       responseCode = "200",
       description = "The job, cancelled",
@@ -275,7 +300,7 @@ public final class JobsResource {
           @Content(
               schema = @Schema(implementation = JobView.class),
               examples = @ExampleObject(name = "job", value = Examples.JOB)))
-  @APIResponse(responseCode = "409", description = "The job has ended")
+  @APIResponse(responseCode = "409", description = "The job has ended otherwise")
   public JobView cancel(@PathParam("id") String id) throws SQLException {
     return acts.cancel(Problem.id(id), door.callers().get());
   }

@@ -1,5 +1,9 @@
 package dev.waybill.api;
 
+import com.fasterxml.jackson.annotation.JsonInclude;
+import dev.waybill.access.Caller;
+import dev.waybill.figures.Measured;
+import dev.waybill.job.Delivery;
 import dev.waybill.job.Policy;
 import dev.waybill.policy.KindPolicy;
 import dev.waybill.policy.OwnPolicy;
@@ -59,13 +63,22 @@ public record KindView(
         @Nullable Double ratePerSecond,
     boolean paused,
     @Schema(enumeration = {"bean", "pull", "http"}) String delivery,
-    @Schema(nullable = true, description = "Where jobs are posted to, with delivery http")
+    @Schema(
+            nullable = true,
+            description =
+                "Where jobs are posted to, with delivery http; null for a caller that is bound to a tenant")
         @Nullable String url,
-    @Schema(nullable = true, description = "The name of the secret that signs them")
+    @Schema(
+            nullable = true,
+            description =
+                "The name of the secret that signs them; null for a caller that is bound to a tenant")
         @Nullable String secretRef,
     @Schema(description = "Keep finished jobs in cold storage before they are dropped")
         boolean archive,
-    @Schema(description = "The fields without a value of their own") List<String> defaults) {
+    @Schema(description = "The fields without a value of their own") List<String> defaults,
+    @Schema(description = "Of one kind that had attempts within the last week")
+        @JsonInclude(JsonInclude.Include.NON_NULL)
+        @Nullable MeasuredView measured) {
 
   static final String DURATION = "ISO 8601.";
 
@@ -84,10 +97,53 @@ public record KindView(
       @Schema(description = DURATION) String cap,
       @Schema(description = "A random part of the wait, not all of it") boolean jitter) {}
 
-  static KindView of(KindPolicy stored) {
+  /** How long attempts took within the last week, and what follows from it. */
+  @Schema(
+      name = "Measured",
+      requiredProperties = {"attempts", "p50"})
+  @RegisterForReflection
+  @JsonInclude(JsonInclude.Include.NON_NULL)
+  public record MeasuredView(
+      @Schema(description = "Of the last seven days and today, however they ended") long attempts,
+      @Schema(description = DURATION + " Each at most a quarter too high") String p50,
+      @Schema(description = DURATION + " From 100 attempts on") @Nullable String p99,
+      @Schema(description = DURATION + " From 1,000 attempts on") @Nullable String p999,
+      @Schema(
+              description =
+                  DURATION
+                      + " Not the length of a job, since a holder extends its lease: long enough for a heartbeat that fails. With delivery pull twice p999")
+          @Nullable String suggestedLease,
+      @Schema(description = DURATION + " Three times p999, 10 s at least")
+          @Nullable String suggestedTimeout) {
+
+    static @Nullable MeasuredView of(@Nullable Measured measured, boolean pulled) {
+      return measured == null
+          ? null
+          : new MeasuredView(
+              measured.attempts(),
+              measured.p50().toString(),
+              text(measured.p99()),
+              text(measured.p999()),
+              text(measured.suggestedLease(pulled)),
+              text(measured.suggestedTimeout()));
+    }
+
+    private static @Nullable String text(@Nullable Duration duration) {
+      return duration == null ? null : duration.toString();
+    }
+  }
+
+  static KindView of(KindPolicy stored, Caller caller) {
+    return of(stored, caller, null);
+  }
+
+  /** Where jobs are pushed to is for those who see every tenant. */
+  static KindView of(KindPolicy stored, Caller caller, @Nullable Measured measured) {
+    boolean whole = caller.tenant() == null;
     OwnPolicy own = stored.own();
     Policy or = Policy.DEFAULT;
     var defaults = new ArrayList<String>();
+    String delivery = Objects.requireNonNullElse(own.delivery(), or.delivery().word());
     return new KindView(
         stored.kind(),
         stored.version(),
@@ -105,12 +161,13 @@ public record KindView(
         own.tenantCap(),
         own.kindCap(),
         own.ratePerSecond(),
-        own.paused(),
-        value("delivery", own.delivery(), or.delivery().word(), defaults),
-        own.url(),
-        own.secretRef(),
+        Boolean.TRUE.equals(own.paused()),
+        value("delivery", own.delivery(), delivery, defaults),
+        whole ? own.url() : null,
+        whole ? own.secretRef() : null,
         value("archive", own.archive(), or.archive(), defaults),
-        defaults);
+        defaults,
+        MeasuredView.of(measured, delivery.equals(Delivery.PULL.word())));
   }
 
   private static <T> T value(String field, @Nullable T own, T or, List<String> defaults) {

@@ -4,9 +4,9 @@ import dev.waybill.access.Allowed;
 import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
-import dev.waybill.audit.Act;
 import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
+import dev.waybill.figures.Measured;
 import dev.waybill.policy.BadPolicy;
 import dev.waybill.policy.KindPolicy;
 import dev.waybill.policy.Kinds;
@@ -24,13 +24,15 @@ import jakarta.ws.rs.PUT;
 import jakarta.ws.rs.Path;
 import jakarta.ws.rs.PathParam;
 import jakarta.ws.rs.Produces;
+import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
+import jakarta.ws.rs.core.UriInfo;
 import java.io.InputStream;
 import java.sql.Connection;
 import java.sql.SQLException;
-import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.regex.Pattern;
 import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
@@ -91,12 +93,13 @@ public final class KindsResource {
               schema = @Schema(implementation = KindList.class),
               examples =
                   @ExampleObject(name = "kinds", value = "{\"kinds\": [" + Examples.KIND + "]}")))
-  public KindList list() throws SQLException {
+  public KindList list(@Context UriInfo uri) throws SQLException {
+    Query.only(uri, Set.of());
     Caller caller = callers.get();
     return new KindList(
         database.run(Kinds::all).stream()
             .filter(stored -> sees(caller, stored.kind()))
-            .map(KindView::of)
+            .map(stored -> KindView.of(stored, caller))
             .toList());
   }
 
@@ -127,10 +130,13 @@ public final class KindsResource {
     if (stored == null || !sees(callers.get(), name)) {
       throw Problem.notFound("kind");
     }
-    if (ifNoneMatch != null && names(ifNoneMatch, stored.version())) {
-      return Response.notModified().header("ETag", etag(stored.version())).build();
+    if (ifNoneMatch != null && ETags.names(ifNoneMatch, stored.version())) {
+      return Response.notModified().header("ETag", ETags.of(stored.version())).build();
     }
-    return answer(200, stored);
+    @Nullable Measured measured = database.run(c -> Measured.of(c, name));
+    return Response.fromResponse(answer(200, stored))
+        .entity(KindView.of(stored, callers.get(), measured))
+        .build();
   }
 
   @PUT
@@ -143,7 +149,7 @@ public final class KindsResource {
       operationId = "replaceKind",
       summary = "Replace the policy of a kind",
       description =
-          "All of it: what the body leaves out has the default from now on. A running attempt keeps the lease and the"
+          "All of it: what the body leaves out has the default from now on, but for `paused`, which stays as it is. A running attempt keeps the lease and the"
               + " time limit that it began with.")
   @RequestBody(
       required = true,
@@ -161,7 +167,11 @@ public final class KindsResource {
   @APIResponse(
       responseCode = "201",
       description = "The same, of a kind that had none",
-      content = @Content(schema = @Schema(implementation = KindView.class)))
+      content =
+          @Content(
+              schema = @Schema(implementation = KindView.class),
+              examples = @ExampleObject(name = "kind", value = Examples.KIND)))
+  @APIResponse(responseCode = "409", description = "There are as many kinds as there may be")
   @APIResponse(responseCode = "412", description = "It was changed meanwhile")
   public Response replace(
       @PathParam("kind") String kind,
@@ -181,11 +191,12 @@ public final class KindsResource {
     boolean[] made = new boolean[1];
     KindPolicy stored =
         database.transaction(connection -> {
+          Audit.actsFor(connection, caller.name());
           long version = Kinds.lock(connection, name);
           made[0] = version == 0;
-          check(version, ifMatch, ifNoneMatch);
+          ETags.check(version, ifMatch, ifNoneMatch, "policy");
+          checkRoom(connection, name, version);
           Kinds.replace(connection, name, policy);
-          Audit.record(connection, caller.name(), Act.POLICY, name, null, 0);
           return stored(connection, name);
         });
     policies.refresh();
@@ -197,16 +208,6 @@ public final class KindsResource {
       return PolicyReader.read(requests.tree(Bodies.read(body)));
     } catch (BadPolicy bad) {
       throw Problem.invalid(bad.field(), bad.detail());
-    }
-  }
-
-  private static void check(long version, @Nullable String ifMatch, @Nullable String ifNoneMatch) {
-    if (ifMatch != null && (version == 0 || !names(ifMatch, version))) {
-      throw Problem.precondition(
-          version == 0 ? "It has no policy yet." : "Its ETag is " + etag(version) + " by now.");
-    }
-    if (ifNoneMatch != null && version != 0 && names(ifNoneMatch, version)) {
-      throw Problem.precondition("It has a policy, with the ETag " + etag(version) + ".");
     }
   }
 
@@ -226,6 +227,7 @@ public final class KindsResource {
           @Content(
               schema = @Schema(implementation = KindView.class),
               examples = @ExampleObject(name = "kind", value = Examples.KIND)))
+  @APIResponse(responseCode = "409", description = "There are as many kinds as there may be")
   public Response pause(@PathParam("kind") String kind) throws SQLException {
     return pause(kind, true);
   }
@@ -243,6 +245,7 @@ public final class KindsResource {
           @Content(
               schema = @Schema(implementation = KindView.class),
               examples = @ExampleObject(name = "kind", value = Examples.KIND)))
+  @APIResponse(responseCode = "409", description = "There are as many kinds as there may be")
   public Response resume(@PathParam("kind") String kind) throws SQLException {
     return pause(kind, false);
   }
@@ -253,12 +256,20 @@ public final class KindsResource {
     caller.checkKind("kind", name);
     KindPolicy stored =
         database.transaction(connection -> {
+          Audit.actsFor(connection, caller.name());
+          checkRoom(connection, name, Kinds.lock(connection, name));
           Kinds.pause(connection, name, paused);
-          Audit.record(connection, caller.name(), paused ? Act.PAUSE : Act.RESUME, name, null, 0);
           return stored(connection, name);
         });
     policies.refresh();
     return answer(200, stored);
+  }
+
+  private static void checkRoom(Connection connection, String kind, long version)
+      throws SQLException {
+    if (version == 0 && !Kinds.roomFor(connection, List.of(kind))) {
+      throw KnownKinds.tooMany();
+    }
   }
 
   private static KindPolicy stored(Connection connection, String kind) throws SQLException {
@@ -282,22 +293,10 @@ public final class KindsResource {
     return kind;
   }
 
-  private static Response answer(int status, KindPolicy stored) {
+  private Response answer(int status, KindPolicy stored) {
     return Response.status(status)
-        .header("ETag", etag(stored.version()))
-        .entity(KindView.of(stored))
+        .header("ETag", ETags.of(stored.version()))
+        .entity(KindView.of(stored, callers.get()))
         .build();
-  }
-
-  private static String etag(long version) {
-    return "\"" + version + "\"";
-  }
-
-  private static boolean names(String header, long version) {
-    return Arrays.stream(header.split(",", -1))
-        .map(String::strip)
-        .map(tag -> tag.startsWith("W/") ? tag.substring(2) : tag)
-        .anyMatch(tag ->
-            tag.equals("*") || tag.equals(etag(version)) || tag.equals(String.valueOf(version)));
   }
 }

@@ -17,12 +17,14 @@ public record LeaseBody(
     @Schema(description = "1 to 500; default 1") @Nullable Integer max,
     @Schema(
             name = "wait",
+            implementation = Object.class,
             description =
                 "How long to wait for the first job: seconds, or an ISO 8601 duration, up to 60 s; default 0",
             examples = "20")
         @JsonProperty("wait")
         @Nullable JsonNode waits,
     @Schema(
+            implementation = Object.class,
             description =
                 "How long the leases are: seconds, or an ISO 8601 duration, 1 s to 1 h; default the kind's",
             examples = "PT1M")
@@ -33,7 +35,9 @@ public record LeaseBody(
   @RegisterForReflection
   public record Extend(
       @Nullable List<@Nullable Held> leases,
-      @Schema(description = "Seconds, or an ISO 8601 duration, 1 s to 1 h; default the kind's")
+      @Schema(
+              implementation = Object.class,
+              description = "Seconds, or an ISO 8601 duration, 1 s to 1 h; default the kind's")
           @Nullable JsonNode lease) {}
 
   /** A lease. */
@@ -61,8 +65,10 @@ public record LeaseBody(
       @Schema(description = "Of retry and dead: what went wrong; 4,000 characters are kept")
           @Nullable String error,
       @Schema(
+              implementation = Object.class,
               description =
                   "Of retry (default the kind's backoff) and snooze (required): seconds, or an ISO 8601 duration")
           @Nullable JsonNode delay,
-      @Schema(description = "Of done: any JSON value") @Nullable JsonNode result) {}
+      @Schema(implementation = Object.class, description = "Of done: any JSON value")
+          @Nullable JsonNode result) {}
 }

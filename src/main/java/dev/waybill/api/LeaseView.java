@@ -9,7 +9,6 @@ import io.quarkus.runtime.annotations.RegisterForReflection;
 import java.time.OffsetDateTime;
 import java.util.List;
 import java.util.UUID;
-import org.eclipse.microprofile.openapi.annotations.enums.SchemaType;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.jspecify.annotations.Nullable;
 
@@ -22,7 +21,7 @@ public record LeaseView(
     String kind,
     String tenant,
     int priority,
-    @JsonRawValue @Schema(type = SchemaType.OBJECT) String payload,
+    @JsonRawValue @Schema(implementation = Object.class, description = "Any JSON") String payload,
     int payloadVersion,
     @Schema(description = "The number of this attempt, from 1") int attempt,
     int maxAttempts,

@@ -26,6 +26,7 @@ import java.util.List;
 import java.util.Set;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
+import org.eclipse.microprofile.openapi.annotations.media.ExampleObject;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
@@ -72,11 +73,7 @@ public final class LeasesResource {
           "Answers as soon as there is one. A client that hangs up before the answer costs its jobs nothing: they go back with their attempt.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = LeaseBody.class),
-              example =
-                  "{\"kinds\": [\"email\"], \"worker\": \"mailer-1\", \"max\": 10, \"wait\": 20, \"lease\": 60}"))
+      content = @Content(schema = @Schema(implementation = LeaseBody.class)))
   @APIResponse(
       responseCode = "200",
       description = "Jobs, or none when nothing came in time",
@@ -85,7 +82,7 @@ public final class LeasesResource {
   @APIResponse(
       responseCode = "503",
       description = "This process is about to end, or the database is away")
-  public Response lease(InputStream body) throws SQLException, InterruptedException {
+  public Response lease(InputStream body) throws SQLException {
     LeaseRequests.Lease asked = requests.lease(Bodies.read(body), callers.get());
     checkLent(asked.ask().kinds());
     return switch (desk.enter(asked.ask(), asked.patience())) {
@@ -96,9 +93,7 @@ public final class LeasesResource {
               "too-many",
               "Too many at once",
               max + " polls wait here already; ask again, or ask another process.");
-      case Desk.Entry.Closed _ ->
-          turnedAway(
-              503, "draining", "This process is about to end", "Ask again: another one answers.");
+      case Desk.Entry.Closed _ -> draining();
     };
   }
 
@@ -118,7 +113,7 @@ public final class LeasesResource {
     }
   }
 
-  private Response await(Poll poll) throws InterruptedException {
+  private Response await(Poll poll) {
     RoutingContext exchange = current.getCurrent();
     exchange.addEndHandler(ended -> {
       if (ended.failed()) {
@@ -130,7 +125,15 @@ public final class LeasesResource {
       return Response.ok(new LeaseView.Jobs(jobs.stream().map(LeaseView::of).toList())).build();
     } catch (Poll.NotLooked _) {
       return Problem.unavailable().response();
+    } catch (InterruptedException _) {
+      Thread.currentThread().interrupt();
+      return draining();
     }
+  }
+
+  private static Response draining() {
+    return turnedAway(
+        503, "draining", "This process is about to end", "Ask again: another one answers.");
   }
 
   private static Response turnedAway(int status, String type, String title, String detail) {
@@ -151,15 +154,14 @@ public final class LeasesResource {
           "No lease goes past the kind's time limit for an attempt; an attempt that has reached it is settled as a failure, and its lease is lost.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = LeaseBody.Extend.class),
-              example =
-                  "{\"leases\": [{\"id\": 42, \"token\": \"6f9619ff-8b86-4011-b42d-00c04fc964ff\"}], \"lease\": 60}"))
+      content = @Content(schema = @Schema(implementation = LeaseBody.Extend.class)))
   @APIResponse(
       responseCode = "200",
       description = "extended or lost for each, in the order of the request",
-      content = @Content(schema = @Schema(implementation = LeaseView.Answers.class)))
+      content =
+          @Content(
+              schema = @Schema(implementation = LeaseView.Answers.class),
+              examples = @ExampleObject(name = "extended", value = Examples.EXTENDED)))
   public LeaseView.Answers extend(InputStream body) throws SQLException {
     LeaseRequests.Extend asked = requests.extend(Bodies.read(body));
     Caller caller = callers.get();
@@ -178,11 +180,7 @@ public final class LeasesResource {
           "The outcomes are written together; one whose lease is lost changes nothing. A retry of the last attempt makes a dead letter.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = LeaseBody.Settle.class),
-              example =
-                  "{\"outcomes\": [{\"id\": 42, \"token\": \"6f9619ff-8b86-4011-b42d-00c04fc964ff\", \"outcome\": \"done\", \"result\": {\"sent\": true}}]}"))
+      content = @Content(schema = @Schema(implementation = LeaseBody.Settle.class)))
   @APIResponse(
       responseCode = "200",
       description = "settled or lost for each, in the order of the request",

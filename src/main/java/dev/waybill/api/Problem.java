@@ -158,11 +158,14 @@ public record Problem(
   }
 
   Response response() {
+    return response(status == 503 ? 2 : 1);
+  }
+
+  Response response(long retryAfterSeconds) {
     Response.ResponseBuilder response = Response.status(status).type(MEDIA_TYPE).entity(this);
     return switch (status) {
       case 401 -> response.header("WWW-Authenticate", "Bearer realm=\"waybill\"").build();
-      case 429 -> response.header("Retry-After", "1").build();
-      case 503 -> response.header("Retry-After", "2").build();
+      case 429, 503 -> response.header("Retry-After", retryAfterSeconds).build();
       default -> response.build();
     };
   }

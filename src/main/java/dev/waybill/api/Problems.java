@@ -5,6 +5,8 @@ import dev.waybill.db.SqlState;
 import jakarta.ws.rs.WebApplicationException;
 import jakarta.ws.rs.core.Response;
 import java.sql.SQLException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.jboss.logging.Logger;
 import org.jboss.resteasy.reactive.server.ServerExceptionMapper;
 import org.jspecify.annotations.Nullable;
@@ -15,6 +17,7 @@ import org.postgresql.util.ServerErrorMessage;
 final class Problems {
 
   private static final Logger LOG = Logger.getLogger(Problems.class);
+  private static final Pattern WAIT = Pattern.compile("([0-9]{1,15}) ms");
 
   @ServerExceptionMapper
   public Response known(Problem.Thrown thrown) {
@@ -38,11 +41,32 @@ final class Problems {
         yield Problem.unavailable().response();
       }
       case BAD_VALUE, DUPLICATE -> refused(failure).response();
+      case LIMITED -> limited(failure);
       case NO_PARTITION, BROKEN, UNKNOWN -> {
         LOG.errorf("request failed sqlstate=%s", failure.getSQLState());
         yield Problem.internal().response();
       }
     };
+  }
+
+  /** The tenant's own limit, by SQLSTATE; the database says in milliseconds when to come again. */
+  private static Response limited(SQLException failure) {
+    @Nullable ServerErrorMessage said =
+        failure instanceof PSQLException refused ? refused.getServerErrorMessage() : null;
+    boolean rate = "WB001".equals(failure.getSQLState());
+    String detail =
+        said == null
+            ? ""
+            : said.getMessage() + (said.getHint() == null ? "" : ". " + said.getHint());
+    Matcher wait = WAIT.matcher(said == null ? "" : String.valueOf(said.getDetail()));
+    long millis = wait.find() ? Long.parseLong(wait.group(1)) : 1_000;
+    return new Problem(
+            rate ? "/problems/tenant-rate" : "/problems/tenant-backlog",
+            rate ? "The tenant has used up its rate" : "The tenant has too many jobs waiting",
+            429,
+            detail,
+            "tenant")
+        .response(Math.max(1, Math.ceilDiv(millis, 1_000L)));
   }
 
   /**

@@ -69,6 +69,10 @@ final class Query {
     return matching(field, text, KIND, "A kind, such as email.");
   }
 
+  static boolean isKind(String text) {
+    return KIND.matcher(text).matches();
+  }
+
   static @Nullable String fingerprint(String field, @Nullable String text) {
     return matching(field, text, FINGERPRINT, "16 hexadecimal digits, as groups show them.");
   }

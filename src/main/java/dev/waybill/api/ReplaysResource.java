@@ -37,6 +37,7 @@ import java.util.Set;
 import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
+import org.eclipse.microprofile.openapi.annotations.media.ExampleObject;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
@@ -74,11 +75,7 @@ public final class ReplaysResource {
           "Concerns what is dead now: nothing that dies later, and no job twice. The database owns it, so it goes on when the process that took the request ends.")
   @RequestBody(
       required = true,
-      content =
-          @Content(
-              schema = @Schema(implementation = ReplayBody.class),
-              example =
-                  "{\"filter\": {\"kind\": \"email\", \"diedAfter\": \"2030-01-31T08:00:00Z\"}, \"ratePerSecond\": 50, \"dryRun\": true}"))
+      content = @Content(schema = @Schema(implementation = ReplayBody.class)))
   @APIResponse(
       responseCode = "202",
       description = "The replay has begun",
@@ -87,7 +84,13 @@ public final class ReplaysResource {
       responseCode = "200",
       description =
           "For dryRun: what would be replayed (DryRun); for a repeated Idempotency-Key: the replay that was begun",
-      content = @Content(schema = @Schema(implementation = ReplayView.DryRun.class)))
+      content =
+          @Content(
+              schema = @Schema(oneOf = {ReplayView.DryRun.class, ReplayView.class}),
+              examples = {
+                @ExampleObject(name = "dryRun", value = Examples.DRY_RUN),
+                @ExampleObject(name = "repeat", value = Examples.REPLAY)
+              }))
   @APIResponse(
       responseCode = "409",
       description = "Too many replays are running, or the Idempotency-Key came with another body")
@@ -120,7 +123,11 @@ public final class ReplaysResource {
               "/problems/too-many-replays",
               "Too many replays are running",
               409,
-              "At most " + Replays.RUNNING_MAX + " run at once: stop one, or wait for one to end.",
+              "At most "
+                  + Replays.RUNNING_MAX
+                  + " run at once, "
+                  + Replays.RUNNING_OF_TENANT_MAX
+                  + " of one tenant: stop one, or wait for one to end.",
               null));
     }
     return Response.status(begun.now() ? 202 : 200)

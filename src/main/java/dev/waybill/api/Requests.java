@@ -17,6 +17,7 @@ import com.fasterxml.jackson.databind.type.LogicalType;
 import dev.waybill.access.Caller;
 import dev.waybill.enqueue.NewJob;
 import dev.waybill.job.JsonText;
+import dev.waybill.trace.TraceContext;
 import jakarta.inject.Singleton;
 import java.time.DateTimeException;
 import java.time.Duration;
@@ -24,7 +25,6 @@ import java.time.OffsetDateTime;
 import java.time.format.DateTimeParseException;
 import java.util.List;
 import java.util.Objects;
-import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -35,10 +35,6 @@ import org.jspecify.annotations.Nullable;
 final class Requests {
 
   private static final int DEPTH_MAX = 70;
-
-  /** W3C Trace Context. One that is not valid is ignored, as the standard says. */
-  private static final Pattern TRACEPARENT =
-      Pattern.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
 
   /** PostgreSQL's numeric keeps no more digits after the point. */
   private static final int SCALE_MAX = 16_383;
@@ -105,7 +101,7 @@ final class Requests {
         read.maxAttempts(),
         tags(read.tags()),
         Objects.requireNonNullElse(read.payloadVersion(), 1),
-        traceparent != null && TRACEPARENT.matcher(traceparent).matches() ? traceparent : null);
+        TraceContext.parse(traceparent) == null ? null : traceparent);
   }
 
   <T> T read(byte[] body, Class<T> type) {

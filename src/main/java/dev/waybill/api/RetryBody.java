@@ -2,7 +2,6 @@ package dev.waybill.api;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.quarkus.runtime.annotations.RegisterForReflection;
-import org.eclipse.microprofile.openapi.annotations.enums.SchemaType;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.jspecify.annotations.Nullable;
 
@@ -10,5 +9,7 @@ import org.jspecify.annotations.Nullable;
 @Schema(name = "Retry")
 @RegisterForReflection
 public record RetryBody(
-    @Schema(type = SchemaType.OBJECT, description = "Instead of the payload that the job has")
+    @Schema(
+            implementation = Object.class,
+            description = "Any JSON value: instead of the payload that the job has")
         @Nullable JsonNode payload) {}

@@ -12,9 +12,12 @@ import jakarta.inject.Inject;
 import jakarta.ws.rs.GET;
 import jakarta.ws.rs.Path;
 import jakarta.ws.rs.Produces;
+import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
+import jakarta.ws.rs.core.UriInfo;
 import java.sql.SQLException;
 import java.util.List;
+import java.util.Set;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
 import org.eclipse.microprofile.openapi.annotations.media.ExampleObject;
@@ -118,7 +121,8 @@ public final class StatsResource {
           @Content(
               schema = @Schema(implementation = Stats.class),
               examples = @ExampleObject(name = "stats", value = Examples.STATS)))
-  public Stats read() throws SQLException {
+  public Stats read(@Context UriInfo uri) throws SQLException {
+    Query.only(uri, Set.of());
     Caller caller = callers.get();
     return new Stats(
         figures.now().stream()

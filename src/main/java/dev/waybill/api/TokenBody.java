@@ -26,7 +26,7 @@ public record TokenBody(
     @Schema(description = "Whether payloads and results may be read; left out: by operators only")
         @Nullable Boolean payloads,
     @Schema(
-            type = org.eclipse.microprofile.openapi.annotations.enums.SchemaType.STRING,
+            implementation = Object.class,
             description = "An ISO 8601 duration, or seconds; left out: until it is revoked",
             examples = "P90D")
         @Nullable JsonNode expiresIn) {}

@@ -5,7 +5,6 @@ import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Denied;
 import dev.waybill.access.Tokens;
-import dev.waybill.audit.Act;
 import dev.waybill.audit.Audit;
 import dev.waybill.db.Database;
 import io.smallrye.common.annotation.RunOnVirtualThread;
@@ -13,20 +12,26 @@ import jakarta.inject.Inject;
 import jakarta.ws.rs.Consumes;
 import jakarta.ws.rs.DELETE;
 import jakarta.ws.rs.GET;
+import jakarta.ws.rs.HeaderParam;
 import jakarta.ws.rs.POST;
 import jakarta.ws.rs.Path;
 import jakarta.ws.rs.PathParam;
 import jakarta.ws.rs.Produces;
 import jakarta.ws.rs.QueryParam;
+import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
+import jakarta.ws.rs.core.UriInfo;
 import java.io.InputStream;
 import java.net.URI;
+import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.List;
+import java.util.Set;
 import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
+import org.eclipse.microprofile.openapi.annotations.media.ExampleObject;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
@@ -65,33 +70,93 @@ public final class TokensResource {
       operationId = "mintToken",
       summary = "Make an API token",
       description =
-          "The answer holds the token itself, for the only time: of the token only a hash is kept.")
+          "The answer holds the token itself, for the only time: of the token only a hash is kept. So a repeat under the"
+              + " same Idempotency-Key answers 200 and the same token without its secret: if the first answer was"
+              + " lost, revoke that one and make another.")
   @RequestBody(
       required = true,
       content = @Content(schema = @Schema(implementation = TokenBody.class)))
   @APIResponse(
       responseCode = "201",
       description = "The token",
+      content =
+          @Content(
+              schema = @Schema(implementation = TokenView.class),
+              examples = @ExampleObject(name = "token", value = Examples.TOKEN_MINTED)))
+  @APIResponse(
+      responseCode = "200",
+      description = "The token that was made under this Idempotency-Key before, without its secret",
       content = @Content(schema = @Schema(implementation = TokenView.class)))
-  public Response mint(InputStream body) throws SQLException {
+  @APIResponse(responseCode = "409", description = "The Idempotency-Key came with another body")
+  public Response mint(
+      @Parameter(
+              description =
+                  "1 to 255 printable characters. A repeat within 24 hours makes no second token")
+          @HeaderParam("Idempotency-Key")
+          @Nullable String key,
+      InputStream body)
+      throws SQLException {
     Caller caller = bound();
+    Idempotency.@Nullable Key idempotency = Idempotency.Key.of(key, "token", caller);
     Tokens.NewToken token = requests.newToken(Bodies.read(body));
-    Tokens.Minted minted =
-        database.transaction(connection -> {
-          Tokens.Minted made = tokens.mint(connection, token, caller);
-          Audit.record(
-              connection,
-              caller.name(),
-              Act.TOKEN_MINT,
-              made.kept().id() + " " + token.name(),
-              token.tenant(),
-              0);
-          return made;
-        });
-    return Response.created(URI.create("/v1/tokens/" + minted.kept().id()))
+    String asked = fingerprint(token);
+    Made made;
+    try {
+      made = database.transaction(c -> mint(c, token, caller, idempotency, asked));
+    } catch (Idempotency.Raced _) {
+      made = database.transaction(c -> mint(c, token, caller, idempotency, asked));
+    }
+    URI location = URI.create("/v1/tokens/" + made.kept().id());
+    return (made.secret() == null ? Response.ok().location(location) : Response.created(location))
         .header("Cache-Control", "no-store")
-        .entity(TokenView.of(minted.kept(), minted.secret()))
+        .entity(TokenView.of(made.kept(), made.secret()))
         .build();
+  }
+
+  /**
+   * @param secret null: an earlier request with the same key made it, and it is kept nowhere
+   */
+  private record Made(Tokens.Kept kept, @Nullable String secret) {
+    /** Without the secret. */
+    @Override
+    public String toString() {
+      return "token=" + kept.id();
+    }
+  }
+
+  private Made mint(
+      Connection connection,
+      Tokens.NewToken token,
+      Caller caller,
+      Idempotency.@Nullable Key key,
+      String asked)
+      throws SQLException {
+    Idempotency.@Nullable Known known = key == null ? null : key.find(connection);
+    if (known != null) {
+      known.same(asked);
+      Tokens.@Nullable Kept kept = tokens.read(connection, known.ids().getFirst());
+      if (kept == null) {
+        throw Problem.notFound("token");
+      }
+      return new Made(kept, null);
+    }
+    Audit.actsFor(connection, caller.name());
+    Tokens.Minted minted = tokens.mint(connection, token, caller);
+    if (key != null) {
+      key.remember(connection, asked, List.of(minted.kept().id()));
+    }
+    return new Made(minted.kept(), minted.secret());
+  }
+
+  private static String fingerprint(Tokens.NewToken token) {
+    return new Idempotency.Fingerprint()
+        .add(token.name())
+        .add(token.role().word())
+        .add(token.tenant() == null ? "every" : "of " + token.tenant())
+        .add(token.kinds() == null ? "all" : String.join(",", token.kinds()))
+        .add(String.valueOf(token.payloads()))
+        .add(String.valueOf(token.expiresInMillis()))
+        .sum();
   }
 
   @GET
@@ -107,8 +172,10 @@ public final class TokensResource {
       @Parameter(description = "At most so many, 1 to 500; default 100") @QueryParam("limit")
           @Nullable String limit,
       @Parameter(description = "What the page before named as next") @QueryParam("after")
-          @Nullable String after)
+          @Nullable String after,
+      @Context UriInfo uri)
       throws SQLException {
+    Query.only(uri, Set.of("limit", "after"));
     Caller _ = bound();
     long size = number("limit", limit, PAGE, PAGE_MAX);
     long before = number("after", after, Long.MAX_VALUE, Long.MAX_VALUE);
@@ -150,17 +217,8 @@ public final class TokensResource {
     long number = number("id", id, 0, Long.MAX_VALUE);
     boolean there =
         database.transaction(connection -> {
-          Tokens.@Nullable Kept kept = tokens.read(connection, number);
-          if (kept != null && tokens.revoke(connection, number)) {
-            Audit.record(
-                connection,
-                caller.name(),
-                Act.TOKEN_REVOKE,
-                number + " " + kept.name(),
-                kept.tenant(),
-                0);
-          }
-          return kept != null;
+          Audit.actsFor(connection, caller.name());
+          return tokens.revoke(connection, number) || tokens.read(connection, number) != null;
         });
     tokens.forget();
     if (!there) {

@@ -11,10 +11,13 @@ import jakarta.inject.Inject;
 import jakarta.ws.rs.GET;
 import jakarta.ws.rs.Path;
 import jakarta.ws.rs.Produces;
+import jakarta.ws.rs.core.Context;
 import jakarta.ws.rs.core.MediaType;
+import jakarta.ws.rs.core.UriInfo;
 import java.sql.SQLException;
 import java.time.OffsetDateTime;
 import java.util.List;
+import java.util.Set;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.enums.SchemaType;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
@@ -117,7 +120,8 @@ public final class WorkersResource {
           @Content(
               schema = @Schema(implementation = Workers.class),
               examples = @ExampleObject(name = "workers", value = Examples.WORKERS)))
-  public Workers list() throws SQLException {
+  public Workers list(@Context UriInfo uri) throws SQLException {
+    Query.only(uri, Set.of());
     return new Workers(fleet.members().stream().map(WorkerView::of).toList());
   }
 }

@@ -16,7 +16,20 @@ public final class Audit {
       INSERT INTO waybill.audit_log (who, what, target, tenant, filter, jobs) VALUES (left(?, 256), ?, ?, ?, ?::jsonb, ?)
       """;
 
+  private static final String ACTS_FOR = "SELECT set_config('waybill.who', left(?, 256), true)";
+
   private Audit() {}
+
+  /**
+   * For the rest of this transaction: changes of policies, limits and tokens are logged by triggers
+   * on their tables, which is why SQL is logged as well; this says whose they are.
+   */
+  public static void actsFor(Connection connection, String who) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(ACTS_FOR)) {
+      statement.setString(1, who);
+      boolean _ = statement.execute();
+    }
+  }
 
   /** An act on one thing: a job's id, a kind, a token's name. */
   public static void record(

@@ -158,11 +158,7 @@ public final class Claimer {
   /** Looks for what is ready. */
   public void sweep() throws SQLException {
     Map<String, Integer> open = open();
-    List<Lane> found = open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open));
-    lanes.refresh(
-        tenant == null
-            ? found
-            : found.stream().filter(lane -> lane.tenant().equals(tenant)).toList());
+    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
   }
 
   public Set<String> kinds() {

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Finds the lanes that have something ready, each with its true head. */
 final class Sweep {
@@ -43,6 +44,45 @@ final class Sweep {
       FROM lane LIMIT ?
       """;
 
+  /**
+   * The same for one tenant: from version to version, and in each from one of its priorities to the
+   * next, however many lanes of others lie between.
+   */
+  private static final String SWEEP_OF_TENANT =
+      """
+      WITH RECURSIVE version AS (
+        SELECT asked.kind, asked.newest, head.payload_version
+        FROM unnest(?::text[], ?::smallint[]) AS asked(kind, newest) CROSS JOIN LATERAL (
+          SELECT j.payload_version FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
+          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        ) head
+        UNION ALL
+        SELECT version.kind, version.newest, next.payload_version FROM version CROSS JOIN LATERAL (
+          SELECT j.payload_version FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = version.kind AND j.payload_version > version.payload_version
+            AND j.payload_version <= version.newest
+          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        ) next
+      ), lane AS (
+        SELECT head.* FROM version CROSS JOIN LATERAL (
+          SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = version.kind AND j.payload_version = version.payload_version AND j.tenant = ?
+          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        ) head
+        UNION ALL
+        SELECT next.* FROM lane CROSS JOIN LATERAL (
+          SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
+          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
+            AND j.priority > lane.priority
+          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        ) next
+      )
+      SELECT kind, payload_version, tenant, priority, (extract(epoch FROM run_at) * 1000000)::bigint AS low_micros, id,
+        greatest(0, extract(epoch FROM now() - run_at) * 1000)::bigint AS waited_millis
+      FROM lane LIMIT ?
+      """;
+
   /** More lanes than this are found by the sweeps after, as these are worked off. */
   private static final int LANES_MAX = 20_000;
 
@@ -50,14 +90,21 @@ final class Sweep {
 
   /**
    * @param kinds each with the newest payload version that this build can read
+   * @param tenant only its lanes; null for all
    */
-  static List<Lane> of(Connection connection, Map<String, Integer> kinds) throws SQLException {
+  static List<Lane> of(Connection connection, Map<String, Integer> kinds, @Nullable String tenant)
+      throws SQLException {
     Object[] asked = kinds.keySet().toArray();
     Object[] newest = Arrays.stream(asked).map(kinds::get).toArray();
-    try (PreparedStatement statement = connection.prepareStatement(SWEEP)) {
+    String sql = tenant == null ? SWEEP : SWEEP_OF_TENANT;
+    try (PreparedStatement statement = connection.prepareStatement(sql)) {
       statement.setArray(1, connection.createArrayOf("text", asked));
       statement.setArray(2, connection.createArrayOf("int2", newest));
-      statement.setInt(3, LANES_MAX);
+      int next = 3;
+      if (tenant != null) {
+        statement.setString(next++, tenant);
+      }
+      statement.setInt(next, LANES_MAX);
       var lanes = new ArrayList<Lane>();
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {

@@ -50,7 +50,7 @@ public final class Schema {
       WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = e.relation::regclass AND e.setting = ANY (c.reloptions))
       UNION ALL
       SELECT format('%s RESET (autovacuum_enabled)', c.oid::regclass) FROM pg_class c
-      WHERE c.oid IN ('waybill.jobs'::regclass, 'waybill.tally'::regclass) AND 'autovacuum_enabled=false' = ANY (c.reloptions)
+      WHERE c.oid IN ('waybill.jobs'::regclass, 'waybill.tally'::regclass) AND array_to_string(c.reloptions, ' ') ~ 'autovacuum_enabled=(false|off|no|0|f|n)\\M'
       UNION ALL
       SELECT 'autovacuum' WHERE current_setting('autovacuum') = 'off'
       """;
@@ -170,7 +170,11 @@ public final class Schema {
     return lost;
   }
 
-  static List<String> missingOptions(Connection connection) throws SQLException {
+  /**
+   * What a table lacks, as the words that follow ALTER TABLE; also {@code autovacuum} when it is
+   * off.
+   */
+  public static List<String> missingOptions(Connection connection) throws SQLException {
     var missing = new ArrayList<String>();
     try (PreparedStatement statement = connection.prepareStatement(MISSING_OPTIONS);
         ResultSet rows = statement.executeQuery()) {

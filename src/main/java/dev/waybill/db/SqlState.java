@@ -24,6 +24,8 @@ public enum SqlState {
   NO_PARTITION,
   /** A unique index refused it. */
   DUPLICATE,
+  /** A limit that somebody set on purpose: the same again may succeed later. */
+  LIMITED,
   /** The schema is not what this build expects, or a privilege is missing: whatever the values. */
   BROKEN,
   /** None of these: a trigger of somebody's, a damaged page, a bug. */
@@ -58,6 +60,7 @@ public enum SqlState {
             case "08", "57" -> UNREACHABLE;
             case "40", "53", "55", "58" -> TRY_AGAIN;
             case "22", "23" -> BAD_VALUE;
+            case "WB" -> LIMITED;
             case "28", "3D", "3F", "42" -> BROKEN;
             default -> UNKNOWN;
           };
@@ -67,7 +70,7 @@ public enum SqlState {
   /** Waiting and trying once more makes sense. */
   public boolean passing() {
     return switch (this) {
-      case UNREACHABLE, TRY_AGAIN, TIMED_OUT -> true;
+      case UNREACHABLE, TRY_AGAIN, TIMED_OUT, LIMITED -> true;
       case BAD_VALUE, NO_PARTITION, DUPLICATE, BROKEN, UNKNOWN -> false;
     };
   }

@@ -25,6 +25,9 @@ public final class Replays {
   /** At once. Each is looked at once a second. */
   public static final int RUNNING_MAX = 100;
 
+  /** Of these, so that one tenant leaves room for the others. */
+  public static final int RUNNING_OF_TENANT_MAX = 10;
+
   /**
    * The first job may go at once, whatever the rate. Two that start at the same moment may pass the
    * limit by one; it is there to bound the beats, not to be exact.
@@ -34,7 +37,9 @@ public final class Replays {
       INSERT INTO waybill.replays (who, rate_per_second, kind, kinds, tenant, fingerprint, died_after, died_before, ids, matched,
         matched_more, paid_until)
       SELECT ?, rate, ?, ?, ?, ?, ?, ?, ?, ?, ?, now() - interval '1 second' / rate
-      FROM (SELECT ?::float8 AS rate) asked WHERE (SELECT count(*) FROM waybill.replays WHERE state = 'running') < ?
+      FROM (SELECT ?::float8 AS rate, ?::text AS tenant) asked
+      WHERE (SELECT count(*) FROM waybill.replays WHERE state = 'running') < ?
+        AND (asked.tenant IS NULL OR (SELECT count(*) FROM waybill.replays r WHERE r.state = 'running' AND r.tenant = asked.tenant) < ?)
       RETURNING id
       """;
 
@@ -106,7 +111,9 @@ public final class Replays {
     statement.setLong(9, Math.min(matched, COUNT_MAX));
     statement.setBoolean(10, matched > COUNT_MAX);
     statement.setDouble(11, ratePerSecond);
-    statement.setInt(12, RUNNING_MAX);
+    statement.setString(12, filter.tenantWithin(scope));
+    statement.setInt(13, RUNNING_MAX);
+    statement.setInt(14, RUNNING_OF_TENANT_MAX);
   }
 
   private static @Nullable Array kinds(Connection connection, Scope scope) throws SQLException {

@@ -5,6 +5,7 @@ import dev.waybill.job.Outcome;
 import dev.waybill.job.Policy;
 import dev.waybill.run.JobContext;
 import dev.waybill.run.Push;
+import dev.waybill.trace.TraceContext;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.time.Duration;
@@ -15,7 +16,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
-import java.util.regex.Pattern;
 import javax.net.ssl.SSLException;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -24,8 +24,6 @@ import org.jspecify.annotations.Nullable;
 final class Courier implements Push {
 
   private static final Logger LOG = Logger.getLogger(Courier.class);
-  private static final Pattern TRACEPARENT =
-      Pattern.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
   private static final int ORIGINS_MAX = 10_000;
 
   /** What it works with. */
@@ -91,6 +89,11 @@ final class Courier implements Push {
   @Override
   public Outcome deliver(Claimed job, Policy policy, JobContext context)
       throws InterruptedException {
+    return deliver(job, policy, context, new Leg(job.traceparent()));
+  }
+
+  Outcome deliver(Claimed job, Policy policy, JobContext context, Leg leg)
+      throws InterruptedException {
     Target target;
     List<byte[]> keys;
     try {
@@ -100,6 +103,7 @@ final class Courier implements Push {
     } catch (Refused refused) {
       return Outcome.retry(String.valueOf(refused.getMessage()));
     }
+    leg.goesTo(target.origin());
     Circuit circuit = circuit(target.origin());
     long away = circuit.begin();
     if (away > 0) {
@@ -110,8 +114,10 @@ final class Courier implements Push {
       List<InetAddress> addresses = means.names().of(target.host(), connectLimit);
       means.addresses().check(target, addresses);
       byte[] body = Envelope.of(job);
-      return read(
-          target, circuit, means.post().send(target, addresses, headers(job, keys, body), body));
+      Post.Answer answer =
+          means.post().send(target, addresses, headers(job, keys, body, leg.traceparent()), body);
+      leg.answered(answer.status());
+      return read(target, circuit, answer);
     } catch (Refused refused) {
       circuit.ended();
       return Outcome.retry(String.valueOf(refused.getMessage()));
@@ -134,7 +140,8 @@ final class Courier implements Push {
     return stop;
   }
 
-  private Map<String, String> headers(Claimed job, List<byte[]> keys, byte[] body) {
+  private Map<String, String> headers(
+      Claimed job, List<byte[]> keys, byte[] body, @Nullable String trace) {
     String id = "job_" + job.id();
     long timestamp = clock.instant().getEpochSecond();
     var headers = new LinkedHashMap<String, String>();
@@ -144,8 +151,7 @@ final class Courier implements Push {
     headers.put("webhook-id", id);
     headers.put("webhook-timestamp", String.valueOf(timestamp));
     headers.put("webhook-signature", Signature.of(keys, id, timestamp, body));
-    @Nullable String trace = job.traceparent();
-    if (trace != null && TRACEPARENT.matcher(trace).matches()) {
+    if (trace != null && TraceContext.parse(trace) != null) {
       headers.put("traceparent", trace);
     }
     return headers;

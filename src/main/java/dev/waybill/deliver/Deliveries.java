@@ -6,6 +6,8 @@ import dev.waybill.job.Policy;
 import dev.waybill.policy.Policies;
 import dev.waybill.run.JobContext;
 import dev.waybill.run.Push;
+import dev.waybill.trace.Span;
+import dev.waybill.trace.Tracer;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.io.IOException;
@@ -31,10 +33,12 @@ final class Deliveries implements Push {
 
   private final PushSettings settings;
   private final Policies policies;
+  private final Tracer tracer;
   private volatile @Nullable Courier courier;
 
   @Inject
-  Deliveries(PushSettings settings, Policies policies) {
+  Deliveries(PushSettings settings, Policies policies, Tracer tracer) {
+    this.tracer = tracer;
     this.settings = settings;
     this.policies = policies;
   }
@@ -71,7 +75,19 @@ final class Deliveries implements Push {
   @Override
   public Outcome deliver(Claimed job, Policy policy, JobContext context)
       throws InterruptedException {
-    return courier().deliver(job, policy, context);
+    @Nullable Span span = tracer.push(context.traceparent());
+    if (span == null) {
+      return courier().deliver(job, policy, context);
+    }
+    var leg = new Leg(span.context().traceparent());
+    Outcome outcome = courier().deliver(job, policy, context, leg);
+    // Its path may hold a secret; where it goes is enough.
+    span.with("http.request.method", "POST").with("server.address", leg.origin());
+    if (leg.status() > 0) {
+      span.with("http.response.status_code", leg.status());
+    }
+    span.failed(!(outcome instanceof Outcome.Done)).end();
+    return outcome;
   }
 
   @Override

@@ -23,6 +23,15 @@ final class Names {
     InetAddress[] of(String host) throws IOException;
   }
 
+  /** It has no address, or none was told in time. */
+  static final class Unknown extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    Unknown(String message, Throwable cause) {
+      super(message, cause);
+    }
+  }
+
   private static final int THREADS = 8;
   private static final int WAITING_MAX = 256;
 
@@ -50,10 +59,10 @@ final class Names {
       } finally {
         boolean _ = asked.cancel(true);
       }
-    } catch (TimeoutException | RejectedExecutionException _) {
-      throw new IOException("its name is not looked up in time");
+    } catch (TimeoutException | RejectedExecutionException late) {
+      throw new Unknown("its name is not looked up in time", late);
     } catch (ExecutionException failure) {
-      throw new IOException("its name is not known", failure.getCause());
+      throw new Unknown("its name is not known", failure);
     }
   }
 }

@@ -44,6 +44,19 @@ final class Post {
   /** What is known of an answer. */
   record Answer(int status, @Nullable String retryAfter, @Nullable String date) {}
 
+  /** No address took a connection: nothing was sent. */
+  static final class NoConnection extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    NoConnection(String message) {
+      super(message);
+    }
+
+    NoConnection(IOException cause) {
+      super("no connection", cause);
+    }
+  }
+
   private final SSLSocketFactory tls;
   private final Duration connectLimit;
   private final Duration limit;
@@ -60,7 +73,7 @@ final class Post {
    */
   Answer send(Target target, List<InetAddress> addresses, Map<String, String> headers, byte[] body)
       throws IOException {
-    IOException last = new IOException("it has no address");
+    var last = new NoConnection("it has no address");
     long end = System.nanoTime() + limit.toNanos();
     for (InetAddress address : addresses) {
       try (var socket = new Socket()) {
@@ -69,7 +82,7 @@ final class Post {
               new InetSocketAddress(address, target.port()), (int) connectLimit.toMillis());
         } catch (IOException failure) {
           // Nothing was sent: another address may do.
-          last = new IOException("no connection", failure);
+          last = new NoConnection(failure);
           continue;
         }
         return exchange(socket, target, headers, body, end - System.nanoTime());

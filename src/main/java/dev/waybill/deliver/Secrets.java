@@ -40,7 +40,11 @@ final class Secrets {
       }
       var keys = new ArrayList<byte[]>();
       for (String secret : line.substring(equals + 1).strip().split("[,\\s]+", -1)) {
-        keys.add(key(name, secret));
+        byte @Nullable [] key = key(secret);
+        if (key == null) {
+          throw refuse("a secret of " + name + " is not whsec_ and base64 of 24 to 64 bytes");
+        }
+        keys.add(key);
       }
       if (byName.put(name, List.copyOf(keys)) != null) {
         throw refuse("the name " + name + " is there twice");
@@ -49,7 +53,26 @@ final class Secrets {
     return new Secrets(Map.copyOf(byName));
   }
 
-  private static byte[] key(String name, String secret) {
+  /** Of a setting of its own, which holds no names; none of an empty one. */
+  static List<byte[]> keys(String setting, String secrets) {
+    if (secrets.isEmpty()) {
+      return List.of();
+    }
+    var keys = new ArrayList<byte[]>();
+    for (String secret : secrets.split("[,\\s]+", -1)) {
+      byte @Nullable [] key = key(secret);
+      if (key == null) {
+        throw new IllegalArgumentException(
+            setting
+                + ": it is not whsec_ and base64 of 24 to 64 bytes; right would be whsec_ and what"
+                + " openssl rand -base64 32 makes, a second one behind a comma");
+      }
+      keys.add(key);
+    }
+    return List.copyOf(keys);
+  }
+
+  private static byte @Nullable [] key(String secret) {
     try {
       if (secret.startsWith(PREFIX)) {
         byte[] key = Base64.getDecoder().decode(secret.substring(PREFIX.length()));
@@ -60,7 +83,7 @@ final class Secrets {
     } catch (IllegalArgumentException _) {
       // Its message would quote the secret.
     }
-    throw refuse("a secret of " + name + " is not whsec_ and base64 of 24 to 64 bytes");
+    return null;
   }
 
   private static IllegalArgumentException refuse(String why) {

@@ -32,6 +32,7 @@ record Cluster(Binaries binaries, Account account, DataDirectory data) {
           "random_page_cost=1.1",
           "synchronous_commit=on",
           "fsync=on",
+          "idle_in_transaction_session_timeout=10min",
           "timezone=UTC",
           "log_timezone=UTC",
           "logging_collector=on",

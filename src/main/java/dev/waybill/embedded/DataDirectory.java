@@ -10,6 +10,7 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.util.Base64;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Stream;
@@ -22,6 +23,9 @@ import java.util.stream.Stream;
 final class DataDirectory implements AutoCloseable {
   /** It also marks the directory as ours. */
   private static final String LOCK = "waybill.lock";
+
+  static final String PORT = "port";
+  static final String PASSWORD = "password";
 
   /**
    * The directories that this JVM holds. A second channel to a lock file must not even be opened
@@ -126,7 +130,17 @@ final class DataDirectory implements AutoCloseable {
 
   /** PostgreSQL's own data directory. */
   Path cluster() {
+    return cluster(path);
+  }
+
+  static Path cluster(Path path) {
     return path.resolve("postgresql");
+  }
+
+  /** What a small file of ours says; empty when there is none. */
+  static Optional<String> written(Path file) throws IOException {
+    String text = Files.exists(file) ? Files.readString(file).strip() : "";
+    return text.isEmpty() ? Optional.empty() : Optional.of(text);
   }
 
   /** Where the cluster is made. What an earlier start left there is worth nothing. */
@@ -140,7 +154,7 @@ final class DataDirectory implements AutoCloseable {
   }
 
   Path passwordFile() {
-    return path.resolve("password");
+    return path.resolve(PASSWORD);
   }
 
   boolean hasCluster() {
@@ -191,13 +205,13 @@ final class DataDirectory implements AutoCloseable {
    * the first.
    */
   int lastPort() throws IOException {
-    Path file = path.resolve("port");
+    Path file = path.resolve(PORT);
     String written = Files.exists(file) ? Files.readString(file).strip() : "";
     return written.matches("\\d{1,5}") ? Integer.parseInt(written) : 0;
   }
 
   void rememberPort(int port) throws IOException {
-    Files.writeString(path.resolve("port"), port + "\n");
+    Files.writeString(path.resolve(PORT), port + "\n");
   }
 
   /** Makes a rename in the directory last. */

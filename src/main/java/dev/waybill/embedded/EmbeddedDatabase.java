@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -70,6 +71,27 @@ public final class EmbeddedDatabase implements AutoCloseable {
     }
   }
 
+  /**
+   * The way into the database that another process runs in this directory at the moment: {@code
+   * {url, user, password}}. Empty when none runs there; nothing is made.
+   */
+  public static Optional<List<String>> running(Path dataDirectory) throws Refused {
+    try {
+      Path cluster = DataDirectory.cluster(dataDirectory);
+      Optional<String> port = DataDirectory.written(dataDirectory.resolve(DataDirectory.PORT));
+      Optional<String> password =
+          DataDirectory.written(dataDirectory.resolve(DataDirectory.PASSWORD));
+      if (port.isEmpty() || password.isEmpty() || !PidFile.read(cluster).saysReady()) {
+        return Optional.empty();
+      }
+      return Optional.of(
+          List.of(urlAt(Integer.parseInt(port.get())), Cluster.USER, password.get()));
+    } catch (IOException | NumberFormatException failure) {
+      throw new Refused(
+          "the data directory " + dataDirectory.toAbsolutePath() + " cannot be read", failure);
+    }
+  }
+
   private static EmbeddedDatabase start(DataDirectory data, Map<String, String> settings)
       throws IOException, InterruptedException, Refused {
     Cluster cluster = prepare(data, settings);
@@ -129,6 +151,10 @@ public final class EmbeddedDatabase implements AutoCloseable {
 
   /** Without user and password. */
   public String jdbcUrl() {
+    return urlAt(port);
+  }
+
+  private static String urlAt(int port) {
     return "jdbc:postgresql://127.0.0.1:" + port + "/" + Cluster.DATABASE;
   }
 

@@ -30,6 +30,10 @@ record PidFile(long pid, String status) {
     }
   }
 
+  boolean saysReady() {
+    return pid > 0 && status.equals("ready");
+  }
+
   boolean saysReady(long expectedPid) {
     return pid == expectedPid && status.equals("ready");
   }

@@ -139,6 +139,21 @@ public record NewJob(
         traceparent);
   }
 
+  public NewJob withTraceparent(@Nullable String value) {
+    return new NewJob(
+        kind,
+        payload,
+        tenant,
+        priority,
+        runAt,
+        delay,
+        dedupeKey,
+        maxAttempts,
+        tags,
+        payloadVersion,
+        value);
+  }
+
   public NewJob withPayloadVersion(int value) {
     return new NewJob(
         kind,

@@ -10,6 +10,7 @@ import java.sql.SQLException;
 import java.sql.Types;
 import java.time.OffsetDateTime;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.function.Function;
 import javax.sql.DataSource;
@@ -19,15 +20,8 @@ import org.jspecify.annotations.Nullable;
 @Singleton
 public final class Queue {
 
-  private static final String ENQUEUE =
-      """
-      SELECT waybill.enqueue(kind => ?, payload => ?::jsonb, tenant => ?, priority => ?,
-        run_at => coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond'), dedupe_key => ?, max_attempts => ?,
-        tags => ?::text[], payload_version => ?, traceparent => ?)
-      """;
-
   /** With the times that the job got, so that nobody needs to read it. */
-  private static final String ENQUEUE_TOLD =
+  private static final String ENQUEUE =
       """
       SELECT waybill.enqueue(kind => ?, payload => ?::jsonb, tenant => ?, priority => ?, run_at => at.run_at, dedupe_key => ?,
         max_attempts => ?, tags => ?::text[], payload_version => ?, traceparent => ?), now(), coalesce(at.run_at, now())
@@ -37,13 +31,16 @@ public final class Queue {
   private static final String ENQUEUE_ROWS =
       """
       SELECT waybill.enqueue_rows(?::text[], ?::jsonb[], ?::text[], ?::integer[], ?::timestamptz[], ?::bigint[], ?::text[], ?::integer[],
-        ?::text[], ?::integer[], ?::text[])
+        ?::text[], ?::integer[], ?::text[], room_taken => ?)
       """;
+
+  private static final String TAKE_ROOMS =
+      "SELECT waybill.take_rooms(?::text[], ?::integer[], owe => ?)";
 
   private static final String CHECK_ROW =
       """
-      SELECT waybill.check_row(?, ?::jsonb, ?, ?, coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond'), ?, ?,
-        ?::text[], ?, ?)
+      SELECT waybill.check_row(?, ?::jsonb, ?, ?, at.run_at, ?, ?, ?::text[], ?, ?)
+      FROM (SELECT coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond') AS run_at) at
       """;
 
   private final DataSource dataSource;
@@ -75,18 +72,8 @@ public final class Queue {
 
   /** Enqueues in the transaction of this connection, and tells when that was. */
   public Told enqueueTold(Connection connection, NewJob job) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_TOLD)) {
-      statement.setString(1, job.kind());
-      statement.setString(2, job.payload());
-      statement.setString(3, job.tenant());
-      statement.setInt(4, job.priority());
-      statement.setString(5, job.dedupeKey());
-      statement.setObject(6, job.maxAttempts(), Types.INTEGER);
-      statement.setString(7, tags(job));
-      statement.setInt(8, job.payloadVersion());
-      statement.setString(9, job.traceparent());
-      statement.setObject(10, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
-      statement.setObject(11, delayMillis(job), Types.BIGINT);
+    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE)) {
+      bind(statement, job);
       try (ResultSet row = statement.executeQuery()) {
         row.next();
         return new Told(
@@ -102,6 +89,32 @@ public final class Queue {
    * this connection; answers their ids in order. A few thousand at a time: they are sent as arrays.
    */
   public long[] enqueue(Connection connection, List<NewJob> jobs) throws SQLException {
+    return enqueue(connection, jobs, false);
+  }
+
+  /**
+   * Takes what the limits of these tenants have room for, so many jobs each; refuses what there is
+   * no room for (SQLSTATE WB001, WB002).
+   *
+   * @param owe refuse nothing: for the rest of what was let in
+   */
+  public void takeRooms(Connection connection, Map<String, Integer> jobs, boolean owe)
+      throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(TAKE_ROOMS)) {
+      statement.setArray(1, connection.createArrayOf("text", jobs.keySet().toArray()));
+      statement.setArray(2, connection.createArrayOf("int4", jobs.values().toArray()));
+      statement.setBoolean(3, owe);
+      boolean _ = statement.execute();
+    }
+  }
+
+  /** As {@link #enqueue(Connection, List)}, after {@link #takeRooms}. */
+  public long[] enqueueAdmitted(Connection connection, List<NewJob> jobs) throws SQLException {
+    return enqueue(connection, jobs, true);
+  }
+
+  private static long[] enqueue(Connection connection, List<NewJob> jobs, boolean roomTaken)
+      throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_ROWS)) {
       statement.setArray(1, column(connection, "text", jobs, NewJob::kind, null));
       statement.setArray(2, column(connection, "jsonb", jobs, NewJob::payload, null));
@@ -114,6 +127,7 @@ public final class Queue {
       statement.setArray(9, column(connection, "text", jobs, Queue::tags, null));
       statement.setArray(10, column(connection, "int4", jobs, NewJob::payloadVersion, 1));
       statement.setArray(11, column(connection, "text", jobs, NewJob::traceparent, null));
+      statement.setBoolean(12, roomTaken);
       var ids = new long[jobs.size()];
       try (ResultSet rows = statement.executeQuery()) {
         int n = 0;
@@ -152,19 +166,23 @@ public final class Queue {
   /** Throws what is wrong with this job, as enqueuing it would. */
   public void check(Connection connection, NewJob job) throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(CHECK_ROW)) {
-      statement.setString(1, job.kind());
-      statement.setString(2, job.payload());
-      statement.setString(3, job.tenant());
-      statement.setInt(4, job.priority());
-      statement.setObject(5, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
-      statement.setObject(6, delayMillis(job), Types.BIGINT);
-      statement.setString(7, job.dedupeKey());
-      statement.setObject(8, job.maxAttempts(), Types.INTEGER);
-      statement.setString(9, tags(job));
-      statement.setInt(10, job.payloadVersion());
-      statement.setString(11, job.traceparent());
+      bind(statement, job);
       boolean _ = statement.execute();
     }
+  }
+
+  private static void bind(PreparedStatement statement, NewJob job) throws SQLException {
+    statement.setString(1, job.kind());
+    statement.setString(2, job.payload());
+    statement.setString(3, job.tenant());
+    statement.setInt(4, job.priority());
+    statement.setString(5, job.dedupeKey());
+    statement.setObject(6, job.maxAttempts(), Types.INTEGER);
+    statement.setString(7, tags(job));
+    statement.setInt(8, job.payloadVersion());
+    statement.setString(9, job.traceparent());
+    statement.setObject(10, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
+    statement.setObject(11, delayMillis(job), Types.BIGINT);
   }
 
   private static @Nullable Object delayMillis(NewJob job) {
@@ -187,23 +205,6 @@ public final class Queue {
 
   /** Enqueues in the transaction of this connection. */
   public long enqueue(Connection connection, NewJob job) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE)) {
-      statement.setString(1, job.kind());
-      statement.setString(2, job.payload());
-      statement.setString(3, job.tenant());
-      statement.setInt(4, job.priority());
-      statement.setObject(5, job.runAt(), Types.TIMESTAMP_WITH_TIMEZONE);
-      statement.setObject(6, job.delay() == null ? null : job.delay().toMillis(), Types.BIGINT);
-      statement.setString(7, job.dedupeKey());
-      statement.setObject(8, job.maxAttempts(), Types.INTEGER);
-      statement.setArray(
-          9, job.tags().isEmpty() ? null : connection.createArrayOf("text", job.tags().toArray()));
-      statement.setInt(10, job.payloadVersion());
-      statement.setString(11, job.traceparent());
-      try (ResultSet row = statement.executeQuery()) {
-        row.next();
-        return row.getLong(1);
-      }
-    }
+    return enqueueTold(connection, job).id();
   }
 }

@@ -2,6 +2,7 @@ package dev.waybill.figures;
 
 import dev.waybill.db.Beat;
 import dev.waybill.db.Database;
+import dev.waybill.job.Policy;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
@@ -11,6 +12,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
@@ -36,22 +38,35 @@ public final class Figures {
       ORDER BY f.kind
       """;
 
-  private static final String SAMPLED =
+  /**
+   * One row a gauge. What nobody sampled for a minute is not told any more: an old figure looks
+   * like a good one.
+   */
+  private static final String GAUGES =
       """
-      WITH span AS MATERIALIZED (
-        SELECT max(at) AS latest, min(at) FILTER (WHERE at > now() - interval '65 seconds') AS at FROM waybill.figures_past
+      WITH latest AS MATERIALIZED (
+        SELECT max(at) AS at FROM waybill.figures_past
       )
-      SELECT f.kind, f.scheduled, f.ready, f.running, f.oldest_ready_seconds, f.dead, f.dead_last_24h,
-        extract(epoch FROM span.latest - span.at)::float8 AS seconds, f.claimed - coalesce(p.claimed, 0) AS claimed,
-        f.done - coalesce(p.done, 0) AS done, f.retried - coalesce(p.retried, 0) AS retried
-      FROM span JOIN waybill.figures_past f ON f.at = span.latest AND f.kind <> '' LEFT JOIN waybill.figures_past p ON p.at = span.at AND p.kind = f.kind
-      ORDER BY f.kind
+      SELECT 'sample_age_seconds', '', '', NULL, coalesce(extract(epoch FROM now() - latest.at)::float8, 'Infinity') FROM latest
+      UNION ALL
+      SELECT v.name, 'kind', f.kind, v.state, v.value
+      FROM latest JOIN waybill.figures_past f ON f.at = latest.at AND f.kind <> ''
+        CROSS JOIN LATERAL (VALUES ('jobs', 'scheduled', f.scheduled::float8), ('jobs', 'ready', f.ready::float8),
+          ('jobs', 'running', f.running::float8), ('oldest_ready_seconds', NULL, coalesce(f.oldest_ready_seconds, 0)),
+          ('dead', NULL, f.dead::float8), ('dead_growth_24h', NULL, f.dead_last_24h::float8)) AS v(name, state, value)
+      WHERE latest.at > now() - interval '1 minute'
+      UNION ALL
+      SELECT g.name, g.label, g.of, NULL, g.value FROM waybill.gauges g WHERE g.at > now() - interval '1 minute'
       """;
 
   /** Takes a lock that it does not wait for, and looks whether another process was quicker. */
-  private static final String SAMPLE = "SELECT waybill.sample_figures()";
+  private static final String SAMPLE = "SELECT waybill.sample_figures(?)";
+
+  /** Who was not the first leaves it to the one who was, and looks again whether he is there. */
+  private static final long OTHERS_NANOS = TimeUnit.SECONDS.toNanos(14);
 
   private final Database database;
+  private volatile long notBefore = System.nanoTime();
   private final Beat beat = new Beat(LOG, Logger.Level.WARN, "figures not sampled, trying again");
 
   @Inject
@@ -69,31 +84,50 @@ public final class Figures {
   }
 
   /**
-   * As of the last sample, a few seconds ago: for metrics, which every process is asked for. Empty
-   * when there is none.
+   * What metrics tell, as last sampled: a few seconds ago, by some process for all. Costs one
+   * statement, which reads as many rows as it answers.
    */
-  public List<KindFigures> sampled() throws SQLException {
+  public List<SampledGauge> gauges() throws SQLException {
     return database.run(connection -> {
-      try (PreparedStatement statement = connection.prepareStatement(SAMPLED)) {
-        return read(statement);
+      var gauges = new ArrayList<SampledGauge>();
+      try (PreparedStatement statement = connection.prepareStatement(GAUGES);
+          ResultSet row = statement.executeQuery()) {
+        while (row.next()) {
+          gauges.add(
+              new SampledGauge(
+                  row.getString(1),
+                  row.getString(2),
+                  row.getString(3),
+                  row.getString(4),
+                  row.getDouble(5)));
+        }
       }
+      return gauges;
     });
   }
 
   /** True when it was this process that sampled. */
   public boolean sample() throws SQLException {
     return database.run(connection -> {
-      try (PreparedStatement statement = connection.prepareStatement(SAMPLE);
-          ResultSet row = statement.executeQuery()) {
-        row.next();
-        return row.getBoolean(1);
+      try (PreparedStatement statement = connection.prepareStatement(SAMPLE)) {
+        statement.setLong(1, Policy.DEFAULT.retention().toMillis());
+        try (ResultSet row = statement.executeQuery()) {
+          row.next();
+          return row.getBoolean(1);
+        }
       }
     });
   }
 
   @Scheduled(every = "5s", concurrentExecution = ConcurrentExecution.SKIP)
   void beat() {
-    beat.run(this::sample);
+    if (System.nanoTime() - notBefore >= 0) {
+      beat.run(() -> {
+        if (!sample()) {
+          notBefore = System.nanoTime() + OTHERS_NANOS;
+        }
+      });
+    }
   }
 
   private static List<KindFigures> read(PreparedStatement statement) throws SQLException {

@@ -1,7 +1,7 @@
 /**
  * How it stands with each kind: how many jobs are in which state, how old the oldest is, how fast
- * they move. Promises that it costs the same however many jobs there are, and that one process
- * samples for all. Enters {@code db}.
+ * they move, how long attempts take. Promises that it costs the same however many jobs there are,
+ * and that one process samples for all. Enters {@code db} and {@code job}.
  */
 @NullMarked
 package dev.waybill.figures;

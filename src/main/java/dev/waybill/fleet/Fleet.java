@@ -35,7 +35,7 @@ public final class Fleet {
       ON CONFLICT (process) DO UPDATE SET pools = excluded.pools, draining = excluded.draining, seen_at = now()
       """;
 
-  /** Twelve beats missed: it is gone, or as good as. */
+  /** Twelve beats missed: it is gone, or as good as. Readers do not wait for this. */
   private static final String FORGET =
       "DELETE FROM waybill.workers WHERE seen_at < now() - interval '1 minute'";
 
@@ -47,6 +47,8 @@ public final class Fleet {
       WHERE seen_at >= now() - interval '1 minute' ORDER BY name, process
       """;
 
+  private static final int FORGET_EVERY = 4;
+
   private final Database database;
   private final Pools pools;
   private final ObjectMapper json;
@@ -54,6 +56,10 @@ public final class Fleet {
   private final UUID process = UUID.randomUUID();
   private volatile List<String> roles = List.of();
   private volatile boolean on;
+
+  /** Of one thread at a time. */
+  private int beats;
+
   private final Beat beat =
       new Beat(LOG, Logger.Level.WARN, "not told that we are here, trying again");
 
@@ -107,6 +113,9 @@ public final class Fleet {
       statement.setString(5, poolsJson());
       statement.setBoolean(6, pools.draining());
       statement.executeUpdate();
+    }
+    if (beats++ % FORGET_EVERY != 0) {
+      return 0;
     }
     try (PreparedStatement statement = connection.prepareStatement(FORGET)) {
       return statement.executeUpdate();

@@ -1,17 +1,23 @@
 package dev.waybill.observe;
 
+import dev.waybill.alert.AlertEvents;
+import dev.waybill.figures.Durations;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import dev.waybill.pull.PullEvents;
 import dev.waybill.retain.RetainEvents;
 import dev.waybill.run.PoolEvents;
 import dev.waybill.settle.Settled;
+import dev.waybill.trace.Tracer;
 import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
 import jakarta.inject.Singleton;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -21,17 +27,67 @@ import org.jspecify.annotations.Nullable;
  * tenant, id or payload in a label.
  */
 @Singleton
-final class Meters implements PoolEvents, PullEvents, RetainEvents {
+final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents {
 
-  private static final Duration[] BUCKETS = {
-    Duration.ofMillis(1), Duration.ofMillis(2), Duration.ofMillis(5), Duration.ofMillis(10),
-        Duration.ofMillis(25),
-    Duration.ofMillis(50), Duration.ofMillis(100), Duration.ofMillis(250), Duration.ofMillis(500),
-        Duration.ofSeconds(1),
-    Duration.ofMillis(2500), Duration.ofSeconds(5), Duration.ofSeconds(15), Duration.ofMinutes(1),
-        Duration.ofMinutes(5),
-    Duration.ofMinutes(30)
-  };
+  /** Up to what the statements' own time limit lets through. */
+  private static final Duration[] CLAIM =
+      buckets(0.5, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000);
+
+  /** To hours, with the two minutes of the alert on lag as one of its bounds. */
+  private static final Duration[] PICKUP =
+      buckets(
+          1,
+          2,
+          5,
+          10,
+          25,
+          50,
+          100,
+          250,
+          500,
+          1_000,
+          2_500,
+          5_000,
+          15_000,
+          30_000,
+          60_000,
+          120_000,
+          300_000,
+          900_000,
+          3_600_000,
+          21_600_000);
+
+  /** The usual time limit is ten minutes; a kind may have days. */
+  private static final Duration[] JOB =
+      buckets(
+          1,
+          2,
+          5,
+          10,
+          25,
+          50,
+          100,
+          250,
+          500,
+          1_000,
+          2_500,
+          5_000,
+          15_000,
+          30_000,
+          60_000,
+          120_000,
+          300_000,
+          600_000,
+          1_800_000,
+          3_600_000,
+          21_600_000,
+          86_400_000);
+
+  private static Duration[] buckets(double... millis) {
+    return Arrays.stream(millis)
+        .mapToObj(each -> Duration.ofNanos((long) (1_000_000 * each)))
+        .toArray(Duration[]::new);
+  }
 
   /**
    * Looked up several times a job. The equals that a record gets by itself is interpreted in the
@@ -53,12 +109,25 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
     }
   }
 
+  private static final List<String> OUTCOMES =
+      List.of("done", "retry", "snooze", "release", "dead");
+
   private final MeterRegistry registry;
+  private final Set<String> kinds = ConcurrentHashMap.newKeySet();
+  private final Durations durations;
   private final ConcurrentHashMap<Key, Counter> counters = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Key, Timer> timers = new ConcurrentHashMap<>();
 
-  Meters(MeterRegistry registry) {
+  Meters(MeterRegistry registry, Durations durations, Tracer tracer) {
     this.registry = registry;
+    this.durations = durations;
+    for (String outcome : List.of("sent", "failed", "unknown")) {
+      var _ = counter("waybill_dead_alerts", "outcome", outcome);
+    }
+    if (tracer.wanted()) {
+      FunctionCounter.builder("waybill_spans_sent", tracer, Tracer::sent).register(registry);
+      FunctionCounter.builder("waybill_spans_dropped", tracer, Tracer::dropped).register(registry);
+    }
   }
 
   @Override
@@ -68,16 +137,32 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
     } else {
       counter("waybill_claims", "pool", pool).increment();
     }
-    timer("waybill_claim", "pool", pool).record(nanos, TimeUnit.NANOSECONDS);
+    timer("waybill_claim", "pool", pool, CLAIM).record(nanos, TimeUnit.NANOSECONDS);
     for (Claimed job : batch) {
-      timer("waybill_pickup", "kind", job.kind())
+      if (kinds.add(job.kind())) {
+        begin(job.kind());
+      }
+      timer("waybill_pickup", "kind", job.kind(), PICKUP)
           .record(Math.max(0, job.pickupMicros()), TimeUnit.MICROSECONDS);
+    }
+  }
+
+  /** A counter that is there only after its first count hides that one from rate and increase. */
+  private void begin(String kind) {
+    var _ = counter("waybill_lease_lost", "kind", kind);
+    var _ = counter("waybill_reaped", "kind", kind);
+    for (String outcome : OUTCOMES) {
+      var _ = counter(new Key("waybill_settled", kind, outcome));
     }
   }
 
   @Override
   public void ran(Claimed job, Outcome outcome, long nanos) {
-    timer("waybill_job", "kind", job.kind()).record(nanos, TimeUnit.NANOSECONDS);
+    timer("waybill_job", "kind", job.kind(), JOB).record(nanos, TimeUnit.NANOSECONDS);
+    // What never ran, or was cut short by a drain, says nothing about its kind.
+    if (!job.exhausted() && !(outcome instanceof Outcome.Release)) {
+      durations.took(job.kind(), nanos);
+    }
   }
 
   @Override
@@ -90,6 +175,11 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   @Override
   public void leaseLost(Claimed job) {
     counter("waybill_lease_lost", "kind", job.kind()).increment();
+  }
+
+  @Override
+  public void alerted(String outcome) {
+    counter("waybill_dead_alerts", "outcome", outcome).increment();
   }
 
   @Override
@@ -108,18 +198,21 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents {
   }
 
   private Counter counter(String name, String kind, Outcome outcome) {
-    return counters.computeIfAbsent(
-        new Key(name, kind, outcome.word()),
-        key -> registry.counter(name, "kind", kind, "outcome", key.second()));
+    return counter(new Key(name, kind, outcome.word()));
   }
 
-  private Timer timer(String name, String label, String value) {
+  private Counter counter(Key key) {
+    return counters.computeIfAbsent(
+        key, _ -> registry.counter(key.name(), "kind", key.first(), "outcome", key.second()));
+  }
+
+  private Timer timer(String name, String label, String value, Duration[] buckets) {
     return timers.computeIfAbsent(
         new Key(name, label, value),
         _ ->
             Timer.builder(name)
                 .tag(label, value)
-                .serviceLevelObjectives(BUCKETS)
+                .serviceLevelObjectives(buckets)
                 .register(registry));
   }
 }

@@ -8,6 +8,7 @@ import java.sql.Types;
 import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -24,21 +25,32 @@ public final class Kinds {
       WHERE ?::text IS NULL OR s.kind = ? ORDER BY s.kind COLLATE "C"
       """;
 
+  /** A row that is not there cannot be locked. By itself, so that the next statement sees. */
+  private static final String LOCK_NAME = "SELECT pg_advisory_xact_lock(7733811, hashtext(?))";
+
   private static final String LOCK =
       "SELECT version FROM waybill.kinds WHERE kind = ? FOR NO KEY UPDATE";
+
+  private static final String ROOM =
+      """
+      WITH known AS MATERIALIZED (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.tally)
+      SELECT ?::text[] <@ (SELECT coalesce(array_agg(kind), '{}') FROM known)
+        OR (SELECT count(*) FROM (SELECT kind FROM known UNION SELECT unnest(?::text[])) k) <= (SELECT kinds_max FROM waybill.limits)
+      """;
 
   private static final String REPLACE =
       """
       INSERT INTO waybill.kinds AS k (kind, max_attempts, backoff_base_ms, backoff_factor, backoff_cap_ms, backoff_jitter, lease_ms,
         timeout_ms, retention_ms, dead_retention_ms, tenant_cap, kind_cap, rate_per_second, paused, delivery, push_url, push_secret,
         archive)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, false), ?, ?, ?, ?)
       ON CONFLICT (kind) DO UPDATE SET max_attempts = excluded.max_attempts, backoff_base_ms = excluded.backoff_base_ms,
         backoff_factor = excluded.backoff_factor, backoff_cap_ms = excluded.backoff_cap_ms, backoff_jitter = excluded.backoff_jitter,
         lease_ms = excluded.lease_ms, timeout_ms = excluded.timeout_ms, retention_ms = excluded.retention_ms,
         dead_retention_ms = excluded.dead_retention_ms, tenant_cap = excluded.tenant_cap, kind_cap = excluded.kind_cap,
-        rate_per_second = excluded.rate_per_second, paused = excluded.paused, delivery = excluded.delivery,
-        push_url = excluded.push_url, push_secret = excluded.push_secret, archive = excluded.archive
+        rate_per_second = excluded.rate_per_second, delivery = excluded.delivery,
+        push_url = excluded.push_url, push_secret = excluded.push_secret, archive = excluded.archive,
+        paused = coalesce(?, k.paused)
       """;
 
   /**
@@ -50,7 +62,7 @@ public final class Kinds {
       INSERT INTO waybill.kinds AS k (kind, max_attempts, backoff_base_ms, backoff_factor, backoff_cap_ms, backoff_jitter, lease_ms,
         timeout_ms, retention_ms, dead_retention_ms, tenant_cap, kind_cap, rate_per_second, paused, delivery, push_url, push_secret,
         archive)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, false), ?, ?, ?, ?)
       ON CONFLICT (kind) DO UPDATE SET max_attempts = coalesce(k.max_attempts, excluded.max_attempts),
         backoff_base_ms = coalesce(k.backoff_base_ms, excluded.backoff_base_ms),
         backoff_factor = coalesce(k.backoff_factor, excluded.backoff_factor),
@@ -83,6 +95,10 @@ public final class Kinds {
 
   /** The version that stands until the end of this transaction; 0 when there is no row. */
   public static long lock(Connection connection, String kind) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(LOCK_NAME)) {
+      statement.setString(1, kind);
+      boolean _ = statement.execute();
+    }
     try (PreparedStatement statement = connection.prepareStatement(LOCK)) {
       statement.setString(1, kind);
       try (ResultSet row = statement.executeQuery()) {
@@ -91,14 +107,33 @@ public final class Kinds {
     }
   }
 
+  /** Whether these kinds are known, or so many more may be. */
+  public static boolean roomFor(Connection connection, Collection<String> kinds)
+      throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(ROOM)) {
+      statement.setArray(1, connection.createArrayOf("text", kinds.toArray()));
+      statement.setArray(2, connection.createArrayOf("text", kinds.toArray()));
+      try (ResultSet row = statement.executeQuery()) {
+        return row.next() && row.getBoolean(1);
+      }
+    }
+  }
+
   public static void replace(Connection connection, String kind, OwnPolicy policy)
       throws SQLException {
-    write(connection, REPLACE, kind, policy);
+    try (PreparedStatement statement = connection.prepareStatement(REPLACE)) {
+      bind(statement, kind, policy);
+      statement.setObject(19, policy.paused(), Types.BOOLEAN);
+      statement.executeUpdate();
+    }
   }
 
   public static void seed(Connection connection, String kind, OwnPolicy policy)
       throws SQLException {
-    write(connection, SEED, kind, policy);
+    try (PreparedStatement statement = connection.prepareStatement(SEED)) {
+      bind(statement, kind, policy);
+      statement.executeUpdate();
+    }
   }
 
   public static void pause(Connection connection, String kind, boolean paused) throws SQLException {
@@ -109,29 +144,26 @@ public final class Kinds {
     }
   }
 
-  private static void write(Connection connection, String sql, String kind, OwnPolicy own)
+  private static void bind(PreparedStatement statement, String kind, OwnPolicy own)
       throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(sql)) {
-      statement.setString(1, kind);
-      statement.setObject(2, own.maxAttempts(), Types.INTEGER);
-      statement.setObject(3, millis(own.backoffBase()), Types.BIGINT);
-      statement.setObject(4, own.backoffFactor(), Types.DOUBLE);
-      statement.setObject(5, millis(own.backoffCap()), Types.BIGINT);
-      statement.setObject(6, own.backoffJitter(), Types.BOOLEAN);
-      statement.setObject(7, millis(own.lease()), Types.BIGINT);
-      statement.setObject(8, millis(own.timeout()), Types.BIGINT);
-      statement.setObject(9, millis(own.retention()), Types.BIGINT);
-      statement.setObject(10, millis(own.deadRetention()), Types.BIGINT);
-      statement.setObject(11, own.tenantCap(), Types.INTEGER);
-      statement.setObject(12, own.kindCap(), Types.INTEGER);
-      statement.setObject(13, own.ratePerSecond(), Types.DOUBLE);
-      statement.setBoolean(14, own.paused());
-      statement.setString(15, own.delivery());
-      statement.setString(16, own.url());
-      statement.setString(17, own.secretRef());
-      statement.setObject(18, own.archive(), Types.BOOLEAN);
-      statement.executeUpdate();
-    }
+    statement.setString(1, kind);
+    statement.setObject(2, own.maxAttempts(), Types.INTEGER);
+    statement.setObject(3, millis(own.backoffBase()), Types.BIGINT);
+    statement.setObject(4, own.backoffFactor(), Types.DOUBLE);
+    statement.setObject(5, millis(own.backoffCap()), Types.BIGINT);
+    statement.setObject(6, own.backoffJitter(), Types.BOOLEAN);
+    statement.setObject(7, millis(own.lease()), Types.BIGINT);
+    statement.setObject(8, millis(own.timeout()), Types.BIGINT);
+    statement.setObject(9, millis(own.retention()), Types.BIGINT);
+    statement.setObject(10, millis(own.deadRetention()), Types.BIGINT);
+    statement.setObject(11, own.tenantCap(), Types.INTEGER);
+    statement.setObject(12, own.kindCap(), Types.INTEGER);
+    statement.setObject(13, own.ratePerSecond(), Types.DOUBLE);
+    statement.setObject(14, own.paused(), Types.BOOLEAN);
+    statement.setString(15, own.delivery());
+    statement.setString(16, own.url());
+    statement.setString(17, own.secretRef());
+    statement.setObject(18, own.archive(), Types.BOOLEAN);
   }
 
   private static @Nullable Long millis(@Nullable Duration duration) {

@@ -3,7 +3,11 @@ package dev.waybill.policy;
 import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
-/** What is set for one kind; a null stands for the default of the running build. */
+/**
+ * What is set for one kind; a null stands for the default of the running build.
+ *
+ * @param paused null: as it is
+ */
 public record OwnPolicy(
     @Nullable Integer maxAttempts,
     @Nullable Duration backoffBase,
@@ -17,7 +21,7 @@ public record OwnPolicy(
     @Nullable Integer tenantCap,
     @Nullable Integer kindCap,
     @Nullable Double ratePerSecond,
-    boolean paused,
+    @Nullable Boolean paused,
     @Nullable String delivery,
     @Nullable String url,
     @Nullable String secretRef,

@@ -42,7 +42,8 @@ public final class PolicyReader {
           "archive");
 
   /** What an answer holds besides, so that an answer can be edited and sent back. */
-  private static final Set<String> READ_ONLY = Set.of("kind", "version", "updatedAt", "defaults");
+  private static final Set<String> READ_ONLY =
+      Set.of("kind", "version", "updatedAt", "defaults", "measured");
 
   private static final Set<String> BACKOFF_FIELDS = Set.of("base", "factor", "cap", "jitter");
   private static final Pattern SHORT = Pattern.compile("([0-9]{1,12})(ms|s|m|h|d)");
@@ -92,7 +93,6 @@ public final class PolicyReader {
     if ("http".equals(delivery) && url == null) {
       throw new BadPolicy("url", "Delivery http needs a URL to post to.");
     }
-    @Nullable Boolean paused = bool(body, "paused");
     return new OwnPolicy(
         own("maxAttempts", integer("maxAttempts", 1, 1_000), or.maxAttempts()),
         duration(backoff, "backoff.base", 0, 86_400_000L, or.backoff().base()),
@@ -106,7 +106,7 @@ public final class PolicyReader {
         integer("tenantCap", 1, Integer.MAX_VALUE),
         integer("kindCap", 1, Integer.MAX_VALUE),
         decimal(body, "ratePerSecond", 0.001, 1_000_000),
-        paused != null && paused,
+        bool(body, "paused"),
         own("delivery", delivery, or.delivery().word()),
         url,
         secretRef(),

@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import dev.waybill.db.Database;
+import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.util.Map;
 import java.util.TreeMap;
@@ -21,6 +22,9 @@ public final class Seeds {
           .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
           .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
           .build();
+
+  /** For the log: see {@code waybill.who}. */
+  private static final String WHO = "SELECT set_config('waybill.who', 'setting', true)";
 
   private final Map<String, OwnPolicy> policies;
 
@@ -71,6 +75,9 @@ public final class Seeds {
     }
     boolean _ =
         database.transaction(connection -> {
+          try (PreparedStatement who = connection.prepareStatement(WHO)) {
+            boolean _ = who.execute();
+          }
           for (Map.Entry<String, OwnPolicy> seed : policies.entrySet()) {
             Kinds.seed(connection, seed.getKey(), seed.getValue());
           }

@@ -6,6 +6,7 @@ import dev.waybill.db.SqlState;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Delivery;
 import dev.waybill.policy.Policies;
+import dev.waybill.pull.Handing.Line;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
@@ -77,6 +78,7 @@ public final class Desk {
 
   // Of the loop's thread only.
   private final List<Poll> waiting = new ArrayList<>();
+  // For those bound to a tenant apart from the others.
   private final Map<Line, Claiming> claimers = new HashMap<>();
   private volatile Set<String> armed = Set.of();
   private long armedNanos;
@@ -264,23 +266,6 @@ public final class Desk {
     return Look.FAILED;
   }
 
-  /** What is claimed together: for those bound to a tenant apart from the others. */
-  private record Line(String kind, @Nullable String tenant) {
-
-    // By hand: see docs/native.md.
-    @Override
-    public boolean equals(@Nullable Object other) {
-      return other instanceof Line line
-          && kind.equals(line.kind)
-          && (tenant == null ? line.tenant == null : tenant.equals(line.tenant));
-    }
-
-    @Override
-    public int hashCode() {
-      return 31 * kind.hashCode() + (tenant == null ? 0 : tenant.hashCode());
-    }
-  }
-
   private static final class Claiming {
     final Claimer claimer;
     long sweptNanos = System.nanoTime() - SWEEP_NANOS;
@@ -293,8 +278,7 @@ public final class Desk {
   /** One look for all who wait. */
   private Look round(List<Poll> all) throws SQLException {
     Map<Line, List<Poll>> lines = lines(all);
-    Set<String> ready =
-        handing.ready(lines.keySet().stream().map(Line::kind).collect(Collectors.toSet()));
+    Set<Line> ready = handing.ready(lines.keySet());
     var hands = new LinkedHashMap<Poll, List<Claimed>>();
     boolean more = false;
     int first = rounds;
@@ -303,7 +287,7 @@ public final class Desk {
       for (int i = 0; i < order.size() && !stopping; i++) {
         Line line = order.get(Math.floorMod(i + first, order.size()));
         Claiming claiming = claimer(line);
-        if (ready.contains(line.kind()) || claiming.claimer.knowsMore()) {
+        if (ready.contains(line) || claiming.claimer.knowsMore()) {
           more |= claim(claiming, lines.getOrDefault(line, List.of()), hands);
         }
       }

@@ -16,6 +16,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -35,14 +36,32 @@ final class Handing {
   private static final Logger LOG = Logger.getLogger(Handing.class);
 
   /**
-   * Which kinds have anything ready, for all polls in one statement. Plan hazard: one index descent
-   * a kind, by the literal {@code state = 'ready'}; as {@code EXISTS} a plan made on the empty
-   * table reads every ready row of all kinds.
+   * Which of these have anything ready, for all polls in one statement; a tenant of null stands for
+   * any. Plan hazard: one index descent a kind, by the literal {@code state = 'ready'}; as {@code
+   * EXISTS} a plan made on the empty table reads every ready row of all kinds. The tenant stands
+   * behind the version in the index, so for a tenant it goes from version to version.
    */
   private static final String READY =
       """
-      SELECT asked.kind FROM unnest(?::text[]) AS asked(kind) CROSS JOIN LATERAL (
-        SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now() LIMIT 1
+      SELECT asked.n FROM unnest(?::text[], ?::text[]) WITH ORDINALITY AS asked(kind, tenant, n) CROSS JOIN LATERAL (
+        (SELECT FROM waybill.jobs j
+          WHERE asked.tenant IS NULL AND j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now() LIMIT 1)
+        UNION ALL
+        (WITH RECURSIVE version AS (
+          (SELECT j.payload_version FROM waybill.jobs j
+            WHERE asked.tenant IS NOT NULL AND j.state = 'ready' AND j.kind = asked.kind
+            ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
+          UNION ALL
+          SELECT next.payload_version FROM version CROSS JOIN LATERAL (
+            SELECT j.payload_version FROM waybill.jobs j
+            WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version > version.payload_version
+            ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          ) next
+        )
+        SELECT FROM version CROSS JOIN LATERAL (
+          SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = asked.kind
+            AND j.payload_version = version.payload_version AND j.tenant = asked.tenant AND j.run_at <= now() LIMIT 1
+        ) theirs LIMIT 1)
       ) one
       """;
 
@@ -75,17 +94,38 @@ final class Handing {
     this.events = events;
   }
 
-  Set<String> ready(Set<String> kinds) throws SQLException {
-    if (kinds.isEmpty()) {
+  /** What is asked together: a kind, of one tenant or (null) of all. */
+  record Line(String kind, @Nullable String tenant) {
+
+    // By hand: see docs/native.md.
+    @Override
+    public boolean equals(@Nullable Object other) {
+      return other instanceof Line line
+          && kind.equals(line.kind)
+          && (tenant == null ? line.tenant == null : tenant.equals(line.tenant));
+    }
+
+    @Override
+    public int hashCode() {
+      return 31 * kind.hashCode() + (tenant == null ? 0 : tenant.hashCode());
+    }
+  }
+
+  Set<Line> ready(Collection<Line> lines) throws SQLException {
+    if (lines.isEmpty()) {
       return Set.of();
     }
+    List<Line> asked = List.copyOf(lines);
     return database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(READY)) {
-        statement.setArray(1, connection.createArrayOf("text", kinds.toArray()));
-        var ready = new HashSet<String>();
+        statement.setArray(
+            1, connection.createArrayOf("text", asked.stream().map(Line::kind).toArray()));
+        statement.setArray(
+            2, connection.createArrayOf("text", asked.stream().map(Line::tenant).toArray()));
+        var ready = new HashSet<Line>();
         try (ResultSet rows = statement.executeQuery()) {
           while (rows.next()) {
-            ready.add(rows.getString(1));
+            ready.add(asked.get(rows.getInt(1) - 1));
           }
         }
         return ready;

@@ -9,6 +9,7 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -147,7 +148,7 @@ public final class Expiry {
                 due.computeIfAbsent(
                     day, _ -> new Due(new ArrayList<>(), new ArrayList<>(), new HashSet<>()));
             of.kinds().add(rows.getString(3));
-            of.before().add(rows.getTimestamp(4));
+            of.before().add(rows.getObject(4, OffsetDateTime.class));
             if (rows.getBoolean(5)) {
               of.whole().add(rows.getString(3));
             }

@@ -24,13 +24,15 @@ public final class Retention {
   private final Archive archive;
   private final Expiry expiry;
   private final Dropper dropper;
+  private final Leftovers leftovers;
 
   @Inject
-  Retention(Turn turn, Archive archive, Expiry expiry, Dropper dropper) {
+  Retention(Turn turn, Archive archive, Expiry expiry, Dropper dropper, Leftovers leftovers) {
     this.turn = turn;
     this.archive = archive;
     this.expiry = expiry;
     this.dropper = dropper;
+    this.leftovers = leftovers;
   }
 
   /** Before the first turn. Refuses a wrong setting of the archive. */
@@ -48,6 +50,7 @@ public final class Retention {
     archive.writeEarly(goOn);
     expiry.expireDone(goOn);
     expiry.expireDead(goOn);
+    leftovers.sweep(goOn);
     // Not after a failure: then it goes to another process when the lease is over.
     turn.over(TURN);
   }

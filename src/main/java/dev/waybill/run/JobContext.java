@@ -6,6 +6,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
 import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
 
 /** What a handler may know of its job, and what it may do besides returning. */
 public interface JobContext {
@@ -21,6 +22,12 @@ public interface JobContext {
   String tenant();
 
   List<String> tags();
+
+  /**
+   * The W3C {@code traceparent} for whatever the handler calls: of this attempt's span where traces
+   * are sent, or else the one that the job came with. Null when there is none.
+   */
+  @Nullable String traceparent();
 
   /** How much of the time limit is left. */
   Duration remaining();

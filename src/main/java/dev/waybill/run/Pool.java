@@ -8,6 +8,8 @@ import dev.waybill.job.Outcome;
 import dev.waybill.policy.Policies;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
+import dev.waybill.trace.Span;
+import dev.waybill.trace.Tracer;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
@@ -70,6 +72,7 @@ final class Pool {
   private final Policies policies;
   private final Settler settler;
   private final PoolEvents events;
+  private final Tracer tracer;
   private final BooleanSupplier wakeups;
   private final Duration grace;
   private final Semaphore free;
@@ -103,6 +106,7 @@ final class Pool {
     this.policies = parts.policies();
     this.settler = parts.settler();
     this.events = parts.events();
+    this.tracer = parts.tracer();
     this.grace = parts.settings().grace();
     this.free = new Semaphore(plan.slots());
     this.wakeups = wakeups;
@@ -319,7 +323,9 @@ final class Pool {
 
   private void start(Claimed job) {
     settler.expect(1);
-    var attempt = new Running(job, policies.of(job.kind()).timeout(), grace, settler, this::leave);
+    @Nullable Span span = tracer.on() ? tracer.process(job.kind(), job.traceparent()) : null;
+    var attempt =
+        new Running(job, policies.of(job.kind()).timeout(), grace, settler, span, this::leave);
     running.add(attempt);
     try {
       Thread.ofVirtual().name("job-" + job.id()).start(() -> work(attempt));
@@ -345,13 +351,30 @@ final class Pool {
       long took = System.nanoTime() - attempt.startNanos();
       usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
       boolean _ = settle(attempt, outcome);
-      events.ran(attempt.job(), outcome, took);
+      tellRan(attempt, outcome, took);
     } catch (RuntimeException | Error bug) {
       LOG.errorf(bug, "after the handler %s", attempt.job());
       boolean _ = settle(attempt, Outcome.retry("the attempt could not be ended"));
     } finally {
       attempt.threadEnded();
     }
+  }
+
+  private void tellRan(Running attempt, Outcome outcome, long took) {
+    Claimed job = attempt.job();
+    @Nullable Span span = attempt.span();
+    if (span == null) {
+      events.ran(job, outcome, took);
+      return;
+    }
+    Tracer.counting(span, () -> events.ran(job, outcome, took));
+    span.with("messaging.message.id", String.valueOf(job.id()))
+        .with("waybill.tenant", job.tenant())
+        .with("waybill.attempt", job.attempt())
+        .with("waybill.pickup_us", job.pickupMicros())
+        .with("waybill.outcome", outcome.word())
+        .failed(outcome instanceof Outcome.Retry || outcome instanceof Outcome.Dead)
+        .end();
   }
 
   private boolean settle(Running attempt, Outcome outcome) {

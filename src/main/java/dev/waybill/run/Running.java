@@ -6,6 +6,8 @@ import dev.waybill.job.ErrorText;
 import dev.waybill.job.Outcome;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
+import dev.waybill.trace.Span;
+import dev.waybill.trace.TraceContext;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
@@ -61,11 +63,21 @@ final class Running implements JobContext {
 
   private final Consumer<Running> over;
 
+  /** Of this attempt; null while traces are off. */
+  private final @Nullable Span span;
+
   /**
    * @param over called once, when nothing of it is left here: the slot is free
    */
-  Running(Claimed job, Duration timeout, Duration grace, Settler settler, Consumer<Running> over) {
+  Running(
+      Claimed job,
+      Duration timeout,
+      Duration grace,
+      Settler settler,
+      @Nullable Span span,
+      Consumer<Running> over) {
     this.job = job;
+    this.span = span;
     this.settler = settler;
     this.over = over;
     this.timeoutNanos = timeout.toNanos();
@@ -216,6 +228,18 @@ final class Running implements JobContext {
   @Override
   public List<String> tags() {
     return job.tags();
+  }
+
+  @Override
+  public @Nullable String traceparent() {
+    if (span != null) {
+      return span.context().traceparent();
+    }
+    return TraceContext.parse(job.traceparent()) == null ? null : job.traceparent();
+  }
+
+  @Nullable Span span() {
+    return span;
   }
 
   @Override

@@ -138,7 +138,7 @@ final class Trouble {
   private void again(Group group, List<Settlement> open, SQLException failure) {
     LOG.debugf("settle failed again jobs=%d %s", open.size(), why(failure));
     switch (SqlState.of(failure)) {
-      case UNREACHABLE, TRY_AGAIN -> groups.add(group.later(open));
+      case UNREACHABLE, TRY_AGAIN, LIMITED -> groups.add(group.later(open));
       case NO_PARTITION -> {
         writer.makePartitions(failure);
         groups.add(group.later(open));

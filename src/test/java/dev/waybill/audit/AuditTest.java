@@ -68,13 +68,69 @@ class AuditTest {
         List.of(
             "UPDATE waybill.audit_log SET who = 'somebody else'",
             "DELETE FROM waybill.audit_log",
-            "DELETE FROM waybill.audit_log WHERE false",
             "TRUNCATE waybill.audit_log",
             "SET session_replication_role = replica; DELETE FROM waybill.audit_log")) {
       SQLException refused = assertThrows(SQLException.class, () -> DB.execute(sql), sql);
       assertEquals("42501", refused.getSQLState(), sql);
     }
     DB.execute("SET session_replication_role = origin");
+  }
+
+  @Test
+  void a_line_past_its_retention_is_forgotten_and_that_is_logged() throws SQLException {
+    record("young", null);
+    DB.execute(
+        """
+        INSERT INTO waybill.audit_log (at, who, what, target, jobs)
+        SELECT now() - interval '366 days', 'old', 'delete', '1', 1 FROM generate_series(1, 3)
+        """);
+    long young = DB.number("SELECT count(*) FROM waybill.audit_log WHERE who <> 'old'");
+    assertEquals(3, DB.number("SELECT waybill.forget_audit()"));
+    assertEquals(0, DB.number("SELECT waybill.forget_audit()"));
+    assertEquals(
+        "{\"lines\": 3}",
+        DB.text(
+            "SELECT (filter - 'until')::text FROM waybill.audit_log WHERE what = 'audit-forget'"));
+    assertEquals(young + 1, DB.number("SELECT count(*) FROM waybill.audit_log"));
+    assertThrows(
+        SQLException.class,
+        () -> DB.execute("UPDATE waybill.limits SET audit_retention = interval '1 day'"));
+  }
+
+  @Test
+  void what_is_changed_by_sql_is_logged_with_what_changed() throws SQLException {
+    DB.execute("INSERT INTO waybill.kinds (kind) VALUES ('merely-known')");
+    DB.execute("INSERT INTO waybill.kinds (kind, max_attempts) VALUES ('k', 3)");
+    DB.execute("UPDATE waybill.kinds SET max_attempts = 5, tenant_cap = 2 WHERE kind = 'k'");
+    DB.execute("UPDATE waybill.kinds SET max_attempts = 5 WHERE kind = 'k'");
+    DB.execute("UPDATE waybill.kinds SET paused = true WHERE kind = 'k'");
+    DB.execute("DELETE FROM waybill.kinds WHERE kind = 'k'");
+    assertEquals(
+        List.of(
+            "sql:postgres policy {\"changed\": {\"max_attempts\": [null, 3]}, \"version\": 1}",
+            "sql:postgres policy {\"changed\": {\"tenant_cap\": [null, 2], \"max_attempts\": [3, 5]}, \"version\": 2}",
+            "sql:postgres pause {\"changed\": {\"paused\": [false, true]}, \"version\": 3}",
+            "sql:postgres policy-delete {\"version\": 3}"),
+        DB.column(
+            """
+            SELECT who || ' ' || what || ' ' || filter FROM waybill.audit_log WHERE target IN ('k', 'merely-known') ORDER BY id
+            """));
+  }
+
+  @Test
+  void whoever_acts_for_somebody_is_logged_by_that_name() throws SQLException {
+    boolean _ =
+        DB.database()
+            .transaction(c -> {
+              Audit.actsFor(c, "somebody");
+              return TestDatabase.execute(
+                      c, "INSERT INTO waybill.kinds (kind, max_attempts) VALUES ('theirs', 3)")
+                  == 1;
+            });
+    DB.execute("UPDATE waybill.kinds SET max_attempts = 4 WHERE kind = 'theirs'");
+    assertEquals(
+        List.of("somebody", "sql:postgres"),
+        DB.column("SELECT who FROM waybill.audit_log WHERE target = 'theirs' ORDER BY id"));
   }
 
   @Test

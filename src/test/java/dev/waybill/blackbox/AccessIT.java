@@ -268,6 +268,83 @@ final class AccessIT {
   }
 
   @Test
+  void a_token_is_made_once_under_its_key_and_its_secret_shown_once() throws Exception {
+    String body =
+        "{\"name\": \"keyed\", \"role\": \"producer\", \"tenant\": \"acme\", \"expiresIn\": \"P1D\"}";
+    Asker.Answer made = operator.ask("POST", "/v1/tokens", body, "Idempotency-Key", "t-1");
+    assertEquals(201, made.status());
+    Asker.Answer again = operator.ask("POST", "/v1/tokens", body, "Idempotency-Key", "t-1");
+    assertEquals(200, again.status(), again.body());
+    assertEquals(made.json().get("id"), again.json().get("id"));
+    assertTrue(made.json().has("token") && !again.json().has("token"), again.body());
+    assertEquals(made.header("Location"), again.header("Location"));
+    Asker.Answer other =
+        operator.ask("POST", "/v1/tokens", body.replace("acme", "beta"), "Idempotency-Key", "t-1");
+    assertEquals(409, other.status());
+    assertEquals("/problems/idempotency-conflict", other.json().get("type").asText());
+    assertEquals(1, database.number("SELECT count(*) FROM waybill.tokens WHERE name = 'keyed'"));
+  }
+
+  @Test
+  void the_first_token_and_each_after_it_are_in_the_audit_log() throws Exception {
+    Asker who = token("viewer", "logged");
+    assertTrue(String.valueOf(who.credential()).length() > 40);
+    List<String> lines =
+        database.texts(
+            "SELECT who || ' ' || what || ' ' || target FROM waybill.audit_log ORDER BY id");
+    assertTrue(
+        lines.stream().anyMatch(line -> line.matches("setting token-mint 1 first")),
+        lines::toString);
+    assertTrue(
+        lines.stream().anyMatch(line -> line.matches("first token-mint [0-9]+ matrix viewer")),
+        lines::toString);
+  }
+
+  @Test
+  void progress_is_for_those_who_may_read_payloads() throws Exception {
+    String id = job("acme");
+    database.execute(
+        "UPDATE waybill.jobs SET progress = '{\"to\": \"a@b.c\"}' WHERE id = ?::bigint", id);
+    assertTrue(operator.get("/v1/jobs/" + id).json().has("progress"));
+    assertFalse(token("viewer", "acme").get("/v1/jobs/" + id).json().has("progress"));
+  }
+
+  @Test
+  void where_jobs_are_pushed_to_is_not_for_callers_of_one_tenant() throws Exception {
+    assertEquals(
+        201,
+        operator
+            .ask(
+                "PUT",
+                "/v1/kinds/pushed",
+                "{\"delivery\": \"http\", \"url\": \"https://example.com/hook?key=1\", \"secretRef\": \"hooks\"}")
+            .status());
+    assertTrue(token("viewer", null).get("/v1/kinds/pushed").body().contains("example.com"));
+    Asker bound = token("viewer", "acme");
+    for (String path : List.of("/v1/kinds/pushed", "/v1/kinds")) {
+      Asker.Answer answer = bound.get(path);
+      assertEquals(200, answer.status());
+      assertFalse(
+          answer.body().contains("example.com") || answer.body().contains("hooks"), answer.body());
+    }
+  }
+
+  @Test
+  void a_list_refuses_what_it_does_not_know_by_name() throws Exception {
+    int lists = 0;
+    for (Rule rule : document().values()) {
+      if (!rule.method().equals("GET") || rule.path().contains("{")) {
+        continue;
+      }
+      Asker.Answer answer = operator.get(rule.path() + "?nonsense=1");
+      assertEquals(400, answer.status(), rule.operation());
+      assertEquals("nonsense", answer.json().get("field").asText(), rule.operation());
+      lists++;
+    }
+    assertTrue(lists >= 10, "lists: " + lists);
+  }
+
+  @Test
   void a_token_in_the_url_is_no_token() throws Exception {
     assertEquals(401, nobody.get("/v1/tokens?token=" + FIRST + "&access_token=" + FIRST).status());
   }

@@ -115,12 +115,16 @@ final class Document {
         operation.method() + operation.path() + status + plain, media.path("schema"), body);
   }
 
+  /** What of this value is not as the schema says. */
+  List<String> violations(String key, JsonNode schema, JsonNode value) {
+    return compiled.computeIfAbsent(key, _ -> compile(schema)).validate(value).stream()
+        .map(ValidationMessage::getMessage)
+        .toList();
+  }
+
   private List<String> violations(String key, JsonNode schema, String body) {
     try {
-      JsonNode value = JSON.readTree(body);
-      return compiled.computeIfAbsent(key, _ -> compile(schema)).validate(value).stream()
-          .map(ValidationMessage::getMessage)
-          .toList();
+      return violations(key, schema, JSON.readTree(body));
     } catch (IOException _) {
       return List.of("no JSON");
     }

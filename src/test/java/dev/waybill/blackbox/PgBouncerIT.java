@@ -131,4 +131,27 @@ final class PgBouncerIT {
           process.lines().stream().filter(line -> line.contains("notifications do not")).toList());
     }
   }
+
+  @Test
+  void the_doctor_says_that_nothing_is_heard_and_which_settings_the_role_lacks() throws Exception {
+    TestDatabase database = TestPostgres.shared().newDatabase();
+    try (var bouncer = PgBouncer.before(database)) {
+      ServiceProcess doctor =
+          ServiceProcess.on(database)
+              .with("WAYBILL_DB_URL", url(database.through(bouncer.port())))
+              .arguments("doctor")
+              .start();
+      assertEquals(1, doctor.exitCode(), doctor.output());
+      assertTrue(doctor.output().contains("WAYBILL_LISTEN_URL name the database itself"));
+      assertTrue(doctor.output().contains("SET plan_cache_mode = force_generic_plan"));
+      ServiceProcess direct =
+          ServiceProcess.on(database)
+              .with("WAYBILL_DB_URL", url(database.through(bouncer.port())))
+              .with("WAYBILL_LISTEN_URL", database.url())
+              .arguments("doctor")
+              .start();
+      int _ = direct.exitCode();
+      assertTrue(direct.output().contains("wake-ups arrive"), direct.output());
+    }
+  }
 }

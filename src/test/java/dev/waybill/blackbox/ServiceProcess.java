@@ -25,6 +25,7 @@ final class ServiceProcess implements AutoCloseable {
   /** What to start, and with which environment. */
   static final class Plan {
     private final Map<String, String> environment = new TreeMap<>();
+    private List<String> arguments = List.of();
     private final int number = NUMBER.incrementAndGet();
     private final int port = Ports.free();
 
@@ -35,6 +36,12 @@ final class ServiceProcess implements AutoCloseable {
 
     Plan with(String variable, String value) {
       environment.put(variable, value);
+      return this;
+    }
+
+    /** Another command than to serve. */
+    Plan arguments(String... words) {
+      arguments = List.of(words);
       return this;
     }
 
@@ -69,7 +76,7 @@ final class ServiceProcess implements AutoCloseable {
         Files.createDirectories(
             Path.of("target", "blackbox", ProcessHandle.current().pid() + "-" + plan.number));
     rest = new Rest(plan.port);
-    var builder = new ProcessBuilder(command()).directory(directory.toFile());
+    var builder = new ProcessBuilder(command(plan.arguments)).directory(directory.toFile());
     builder.environment().keySet().removeIf(name -> name.startsWith("WAYBILL_"));
     builder.environment().putAll(plan.environment);
     builder.redirectOutput(out().toFile()).redirectError(err().toFile());
@@ -95,16 +102,18 @@ final class ServiceProcess implements AutoCloseable {
     return Path.of(artifact).toAbsolutePath();
   }
 
-  private static List<String> command() {
+  private static List<String> command(List<String> arguments) {
     var command = new ArrayList<String>();
     if (isNative()) {
       command.add(artifact().toString());
+      command.addAll(arguments);
       return command;
     }
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     // Many short-lived processes on few cores.
     command.addAll(List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-jar"));
     command.add(artifact().toString());
+    command.addAll(arguments);
     return command;
   }
 

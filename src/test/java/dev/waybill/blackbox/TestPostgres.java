@@ -11,6 +11,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Level;
@@ -42,10 +43,12 @@ final class TestPostgres implements AutoCloseable {
   private final int port;
   private EmbeddedPostgres server;
   private final int connectionsMax;
+  private final Map<String, String> settings;
   private boolean templateMade;
 
-  private TestPostgres(Path directory, int connectionsMax) {
+  private TestPostgres(Path directory, int connectionsMax, Map<String, String> settings) {
     this.connectionsMax = connectionsMax;
+    this.settings = settings;
     this.directory = directory;
     this.port = Ports.free();
     this.server = launch();
@@ -62,8 +65,13 @@ final class TestPostgres implements AutoCloseable {
   }
 
   static TestPostgres own(int connectionsMax) {
+    return own(connectionsMax, Map.of());
+  }
+
+  /** With settings that go before those below. */
+  static TestPostgres own(int connectionsMax, Map<String, String> settings) {
     try {
-      return new TestPostgres(Files.createTempDirectory("waybill-it-"), connectionsMax);
+      return new TestPostgres(Files.createTempDirectory("waybill-it-"), connectionsMax, settings);
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
     }
@@ -75,20 +83,22 @@ final class TestPostgres implements AutoCloseable {
 
   private EmbeddedPostgres launch() {
     try {
-      return EmbeddedPostgres.builder()
-          .setDataDirectory(directory.resolve("data"))
-          .setCleanDataDirectory(false)
-          .setRegisterShutdownHook(false)
-          .setOutputRedirector(ProcessBuilder.Redirect.appendTo(log()))
-          .setErrorRedirector(ProcessBuilder.Redirect.appendTo(log()))
-          .setPort(port)
-          .setPGStartupWait(Duration.ofSeconds(60))
-          // Zonky's default is off, which loses acknowledged commits in an immediate stop.
-          .setServerConfig("synchronous_commit", "on")
-          // An immediate stop is no power cut: what was written is in the kernel's cache.
-          .setServerConfig("fsync", "off")
-          .setServerConfig("max_connections", String.valueOf(connectionsMax))
-          .start();
+      var builder =
+          EmbeddedPostgres.builder()
+              .setDataDirectory(directory.resolve("data"))
+              .setCleanDataDirectory(false)
+              .setRegisterShutdownHook(false)
+              .setOutputRedirector(ProcessBuilder.Redirect.appendTo(log()))
+              .setErrorRedirector(ProcessBuilder.Redirect.appendTo(log()))
+              .setPort(port)
+              .setPGStartupWait(Duration.ofSeconds(60))
+              // Zonky's default is off, which loses acknowledged commits in an immediate stop.
+              .setServerConfig("synchronous_commit", "on")
+              // An immediate stop is no power cut: what was written is in the kernel's cache.
+              .setServerConfig("fsync", "off")
+              .setServerConfig("max_connections", String.valueOf(connectionsMax));
+      settings.forEach(builder::setServerConfig);
+      return builder.start();
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
     }

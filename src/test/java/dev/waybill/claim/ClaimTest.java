@@ -277,11 +277,11 @@ class ClaimTest {
     DB.enqueue("k");
     DB.enqueue("other");
     claimer.sweep();
-    assertEquals(2, claimer.claim(10).size());
+    assertEquals(2, claimer.claim(100).size());
     assertFalse(claimer.knowsMore());
     long next = DB.enqueue("k");
     assertTrue(claimer.recall());
-    assertEquals(List.of(next), claimer.claim(10).stream().map(Claimed::id).toList());
+    assertEquals(List.of(next), claimer.claim(100).stream().map(Claimed::id).toList());
     assertFalse(claimer.knowsMore(), "both lanes were emptied");
   }
 
@@ -326,7 +326,7 @@ class ClaimTest {
         SELECT 'k', 't' || n, 3, -9, now() - interval '1 hour' FROM generate_series(1, 3000) n
         """);
     long readable = DB.number("SELECT waybill.enqueue('k', payload_version => 2, tenant => 't7')");
-    List<Lane> found = DB.database().run(c -> Sweep.of(c, Map.of("k", 2)));
+    List<Lane> found = DB.database().run(c -> Sweep.of(c, Map.of("k", 2), null));
     assertEquals(
         List.of(readable), found.stream().map(Lane::lowId).toList(), "the only lane it enters");
     var old = new Claimer(DB.database(), jobs.policies(), "old", Map.of("k", 2));
@@ -334,6 +334,29 @@ class ClaimTest {
     assertEquals(List.of(readable), old.claim(10).stream().map(Claimed::id).toList());
     old.sweep();
     assertFalse(old.knowsMore());
+  }
+
+  @Test
+  void a_sweep_for_one_tenant_finds_its_lanes_and_no_others() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, tenant, payload_version, priority)
+        SELECT k, t, v, p FROM unnest('{k,l,m}'::text[]) k, unnest('{a,mine,z}'::text[]) t, generate_series(1, 4) v,
+          unnest('{-5,0,9}'::int[]) p
+        WHERE NOT (k = 'l' AND t = 'mine' AND v = 2)
+        """);
+    var asked = Map.of("k", 3, "l", 4);
+    List<Lane> all = DB.database().run(c -> Sweep.of(c, asked, null));
+    List<Lane> mine = DB.database().run(c -> Sweep.of(c, asked, "mine"));
+    assertEquals(3 * 3 + 3 * 3, mine.size());
+    assertEquals(
+        all.stream()
+            .filter(lane -> lane.tenant().equals("mine"))
+            .map(Lane::lowId)
+            .sorted()
+            .toList(),
+        mine.stream().map(Lane::lowId).sorted().toList());
+    assertEquals(List.of(), DB.database().run(c -> Sweep.of(c, asked, "nobody")));
   }
 
   @Test

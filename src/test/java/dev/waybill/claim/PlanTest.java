@@ -77,6 +77,8 @@ class PlanTest {
   private static final String[][] STATEMENTS = {
     {"dev.waybill.claim.Claimer", "CLAIM", "jobs_ready"},
     {"dev.waybill.claim.Sweep", "SWEEP", "jobs_ready"},
+    {"dev.waybill.claim.Sweep", "SWEEP_OF_TENANT", "jobs_ready"},
+    {"dev.waybill.pull.Handing", "READY", "jobs_ready"},
     {"dev.waybill.claim.Leases", "EXTEND", "jobs_pkey"},
     {"dev.waybill.claim.Leases", "OURS", "jobs_pkey"},
     {"dev.waybill.claim.Promoter", "PROMOTE", "jobs_scheduled"},

@@ -651,4 +651,19 @@ class DeadLettersTest {
     assertNull(DB.database().transaction(c -> Replays.start(c, OPS, DeadFilter.ALL, 1)));
     DB.execute("UPDATE waybill.replays SET state = 'stopped' WHERE state = 'running'");
   }
+
+  @Test
+  void one_tenant_leaves_room_for_the_replays_of_others() throws SQLException {
+    DB.execute("UPDATE waybill.replays SET state = 'stopped' WHERE state = 'running'");
+    var greedy = new Scope("m", "mine", null);
+    for (int i = 0; i < Replays.RUNNING_OF_TENANT_MAX; i++) {
+      assertTrue(
+          DB.database().transaction(c -> Replays.start(c, greedy, DeadFilter.ALL, 1)) != null);
+    }
+    assertNull(DB.database().transaction(c -> Replays.start(c, greedy, DeadFilter.ALL, 1)));
+    var other = new Scope("o", "other", null);
+    assertTrue(DB.database().transaction(c -> Replays.start(c, other, DeadFilter.ALL, 1)) != null);
+    assertTrue(DB.database().transaction(c -> Replays.start(c, OPS, DeadFilter.ALL, 1)) != null);
+    DB.execute("UPDATE waybill.replays SET state = 'stopped' WHERE state = 'running'");
+  }
 }

@@ -459,6 +459,20 @@ class PullTest {
     assertEquals(List.of(new Holders.Answer.Settled()), holders.settle(said, "mine"));
   }
 
+  /** Of any payload version: a tenant's jobs lie behind others of the same version. */
+  @Test
+  void who_is_bound_to_a_tenant_finds_its_jobs_among_many() throws Exception {
+    DB.execute(
+        "INSERT INTO waybill.jobs (kind, tenant, payload_version) SELECT 'k', 't' || n, n % 3 + 1 FROM generate_series(1, 500) n");
+    assertEquals(List.of(), lease(new Ask(Set.of("k"), "me", 10, null, "mine")));
+    for (int version = 1; version <= 3; version++) {
+      long mine =
+          DB.number("SELECT waybill.enqueue('k', tenant => 'mine', payload_version => ?)", version);
+      List<Leased> leased = lease(new Ask(Set.of("k"), "me", 10, null, "mine"));
+      assertEquals(List.of(mine), leased.stream().map(one -> one.job().id()).toList());
+    }
+  }
+
   private void delivery(String kind, @Nullable String how) throws SQLException {
     DB.execute(
         "INSERT INTO waybill.kinds (kind, delivery) VALUES (?, ?) ON CONFLICT (kind) DO UPDATE SET delivery = excluded.delivery",

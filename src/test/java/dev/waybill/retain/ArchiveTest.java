@@ -63,7 +63,8 @@ class ArchiveTest {
             new Turn(database),
             archive,
             new Expiry(database, NOBODY),
-            new Dropper(database, archive, NOBODY));
+            new Dropper(database, archive, NOBODY),
+            new Leftovers(database));
     retention.open();
     return retention;
   }

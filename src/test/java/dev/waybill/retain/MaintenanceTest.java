@@ -51,7 +51,8 @@ class MaintenanceTest {
             new Turn(database),
             archive,
             new Expiry(database, events),
-            new Dropper(database, archive, events)),
+            new Dropper(database, archive, events),
+            new Leftovers(database)),
         new Vacuum(database, new ArchiveTest.Given("", 0)),
         events);
   }

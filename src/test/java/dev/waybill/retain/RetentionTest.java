@@ -64,7 +64,8 @@ class RetentionTest {
         new Turn(database),
         archive,
         new Expiry(database, events),
-        new Dropper(database, archive, events));
+        new Dropper(database, archive, events),
+        new Leftovers(database));
   }
 
   private void retain() throws SQLException {

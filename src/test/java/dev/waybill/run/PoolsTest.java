@@ -604,6 +604,40 @@ class PoolsTest {
   }
 
   // -------------------------------------------------------------------------------------------
+  // liveness
+
+  /**
+   * One of two loops hangs after its claim, in code that it calls, and heeds nothing. The other one
+   * turns, and that is not enough.
+   */
+  @Test
+  void a_wedged_claim_loop_is_not_live_and_one_that_goes_on_is() throws Exception {
+    var wedge = new CountDownLatch(1);
+    try (var house =
+        new TestHouse(DB, "wedged=k:5;turning=other:5")
+            .with("k", (_, _) -> Outcome.done())
+            .with("other", (_, _) -> Outcome.done())
+            .start()) {
+      await().until(() -> house.running().live());
+      house.heard.holding = wedge;
+      try {
+        long id = DB.enqueue("k");
+        await().until(() -> house.heard("claimed " + id));
+        house.heard.holding = new CountDownLatch(0);
+        assertTrue(house.running().live(), "a slow round is no wedge");
+        await().atMost(Duration.ofSeconds(60)).until(() -> !house.running().live());
+        waitForState(DB.enqueue("other"), "done");
+        assertFalse(house.running().live());
+        wedge.countDown();
+        waitForState(id, "done");
+        await().until(() -> house.running().live());
+      } finally {
+        wedge.countDown();
+      }
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------
   // handlers
 
   @Test

@@ -10,6 +10,7 @@ import dev.waybill.policy.Policies;
 import dev.waybill.settle.ResultWriter;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
+import dev.waybill.trace.Tracer;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -17,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
 
 /** The pools of one process, with handlers made for a test. */
 final class TestHouse implements AutoCloseable {
@@ -46,12 +48,33 @@ final class TestHouse implements AutoCloseable {
     }
   }
 
+  /** Waits as a loop does that is wedged: it heeds nothing. */
+  private static final class Uninterrupted {
+    static void await(CountDownLatch latch) {
+      boolean interrupted = false;
+      while (true) {
+        try {
+          latch.await();
+          break;
+        } catch (InterruptedException _) {
+          interrupted = true;
+        }
+      }
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
   /** What was heard, one line each: for the handlers' side of the story. */
   static final class Heard implements PoolEvents {
     final ConcurrentLinkedQueue<String> lines = new ConcurrentLinkedQueue<>();
 
     /** Whoever listens may be broken. */
     volatile boolean throwing;
+
+    /** Or does not come back before this is open: the loop that told it hangs. */
+    volatile CountDownLatch holding = new CountDownLatch(0);
 
     private void hear(String line) {
       lines.add(line);
@@ -63,6 +86,9 @@ final class TestHouse implements AutoCloseable {
     @Override
     public void claimed(String pool, List<Claimed> batch, long nanos) {
       batch.forEach(job -> hear("claimed " + job.id()));
+      if (!batch.isEmpty()) {
+        Uninterrupted.await(holding);
+      }
     }
 
     @Override
@@ -144,7 +170,8 @@ final class TestHouse implements AutoCloseable {
             policies,
             settler,
             heard,
-            settings);
+            settings,
+            Tracer.off());
     return new Pools(
         db.database(), parts, settings, new WorkerName(settings), new Heartbeat(db.database()));
   }
