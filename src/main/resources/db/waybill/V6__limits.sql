@@ -100,7 +100,10 @@ BEGIN
           over := greatest(100, 20 * count_ms);
           PERFORM setval(l.backlog_seq, l.backlog_max + 1 + since_ms + over);
         ELSE
-          PERFORM setval(l.backlog_seq, waits);
+          -- Unless somebody else has counted meanwhile: our count is the older one, and would give away again what was taken since.
+          IF coalesce(pg_sequence_last_value(l.backlog_seq), l.backlog_max + 1) = used THEN
+            PERFORM setval(l.backlog_seq, waits);
+          END IF;
           over := CASE WHEN waits + jobs > l.backlog_max THEN 1000 ELSE 0 END;
         END IF;
       END IF;
