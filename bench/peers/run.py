@@ -488,7 +488,7 @@ class Bench:
     def drained(self, system, jobs, processes=1, limit=600, **preload):
         """Idle workers, then all jobs at once. From the first handler's begin until nothing is left."""
         system.start(processes)
-        warm = min(20_000, jobs)
+        warm = min(100_000, jobs)
         system.preload(warm, **preload)
         self.wait_empty(system, limit)
         system.pg.q("VACUUM (ANALYZE)")

@@ -1,17 +1,6 @@
 package dev.waybill;
 
-import dev.waybill.access.Access;
-import dev.waybill.alert.Alerts;
 import dev.waybill.db.Schema;
-import dev.waybill.deadletter.Beats;
-import dev.waybill.figures.Durations;
-import dev.waybill.fleet.Fleet;
-import dev.waybill.policy.Policies;
-import dev.waybill.policy.Seeds;
-import dev.waybill.pull.Desk;
-import dev.waybill.retain.Maintenance;
-import dev.waybill.retain.Partitions;
-import dev.waybill.run.Pools;
 import dev.waybill.trace.Tracer;
 import io.quarkus.runtime.Quarkus;
 import io.quarkus.runtime.QuarkusApplication;
@@ -21,7 +10,6 @@ import jakarta.enterprise.event.Observes;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
-import java.util.Locale;
 import java.util.Set;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -36,53 +24,26 @@ final class Service implements QuarkusApplication {
   private static final Logger LOG = Logger.getLogger("waybill");
 
   private final Settings settings;
-  private final Schema schema;
-  private final Access access;
-  private final Partitions partitions;
-  private final Pools pools;
-  private final Desk desk;
-  private final Wakeup wakeup;
-  private final Maintenance maintenance;
-  private final Beats deadLetters;
-  private final Alerts alerts;
-  private final Scheduler beats;
-  private final Policies policies;
-  private final Fleet fleet;
-  private final Durations durations;
+  private final Entrance entrance;
+  private final Housekeeping housekeeping;
+  private final Work work;
   private final Tracer tracer;
+  private final Scheduler beats;
 
   @Inject
   Service(
       Settings settings,
-      Schema schema,
-      Access access,
-      Partitions partitions,
-      Pools pools,
-      Desk desk,
-      Maintenance maintenance,
-      Beats deadLetters,
-      Alerts alerts,
-      Wakeup wakeup,
-      Scheduler beats,
-      Policies policies,
-      Fleet fleet,
-      Durations durations,
-      Tracer tracer) {
+      Entrance entrance,
+      Housekeeping housekeeping,
+      Work work,
+      Tracer tracer,
+      Scheduler beats) {
     this.settings = settings;
-    this.schema = schema;
-    this.access = access;
-    this.partitions = partitions;
-    this.pools = pools;
-    this.desk = desk;
-    this.maintenance = maintenance;
-    this.deadLetters = deadLetters;
-    this.alerts = alerts;
-    this.wakeup = wakeup;
-    this.beats = beats;
-    this.policies = policies;
-    this.fleet = fleet;
-    this.durations = durations;
+    this.entrance = entrance;
+    this.housekeeping = housekeeping;
+    this.work = work;
     this.tracer = tracer;
+    this.beats = beats;
   }
 
   @Override
@@ -90,19 +51,18 @@ final class Service implements QuarkusApplication {
     Waybill.serving();
     try {
       Set<Role> roles = Role.parse(settings.roles());
-      pools.check();
-      alerts.check();
+      work.check();
+      housekeeping.check();
       tracer.check();
-      Seeds seeds = Seeds.parse(settings.kinds().orElse(""));
-      access.check(roles.contains(Role.API));
-      schema.checkServer();
-      if (!prepareSchema()) {
+      if (!entrance.pass(roles.contains(Role.API))) {
         return 0;
       }
-      schema.checkSettings();
-      policies.sow(seeds);
-      access.start();
-      start(roles);
+      tracer.start();
+      if (roles.contains(Role.MAINTENANCE)) {
+        housekeeping.start();
+      }
+      work.start(roles);
+      beats.resume();
       sayWhereToLook();
       Quarkus.waitForExit();
       return 0;
@@ -113,44 +73,6 @@ final class Service implements QuarkusApplication {
       System.err.println("waybill: the database refused the start: " + failure.getMessage());
       return Waybill.EXIT_REFUSED;
     }
-  }
-
-  /** False when there is nothing more to do. */
-  private boolean prepareSchema() throws Schema.Refused {
-    switch (settings.migrate()) {
-      case "start" -> schema.migrate();
-      case "only" -> {
-        schema.migrate();
-        return false;
-      }
-      case "never" -> schema.checkVersion();
-      default ->
-          throw new IllegalArgumentException(
-              "WAYBILL_MIGRATE: '" + settings.migrate() + "' is not one of start, only, never");
-    }
-    return true;
-  }
-
-  private void start(Set<Role> roles) throws SQLException, DatabaseUrl.Refused {
-    tracer.start();
-    if (roles.contains(Role.MAINTENANCE)) {
-      partitions.makeAhead();
-      maintenance.start();
-      deadLetters.start();
-      alerts.start();
-    }
-    if (roles.contains(Role.WORKER)) {
-      pools.start();
-    }
-    pools.heedPolicies();
-    if (roles.contains(Role.API)) {
-      desk.start(pools.handled()::contains);
-    }
-    if (roles.contains(Role.WORKER) || roles.contains(Role.API)) {
-      wakeup.start();
-    }
-    fleet.join(roles.stream().map(role -> role.name().toLowerCase(Locale.ROOT)).sorted().toList());
-    beats.resume();
   }
 
   private void sayWhereToLook() {
@@ -164,28 +86,14 @@ final class Service implements QuarkusApplication {
     }
   }
 
-  private void writeDurations() {
-    try {
-      durations.flush();
-    } catch (SQLException failure) {
-      LOG.debugf(failure, "a minute's durations are lost");
-    }
-  }
-
   /**
    * Quarkus fires this first of all when it stops, whatever the reason, and waits. HTTP still
    * answers meanwhile: not ready, so that nobody sends more, while requests under way are served.
    */
   void stop(@Observes ShutdownDelayInitiatedEvent stopping) throws InterruptedException {
     beats.pause();
-    maintenance.stop();
-    deadLetters.stop();
-    alerts.stop();
-    desk.stop();
-    pools.drain();
-    writeDurations();
-    wakeup.stop();
-    fleet.leave();
+    housekeeping.stop();
+    work.stop();
     tracer.stop();
     Waybill.over();
   }
