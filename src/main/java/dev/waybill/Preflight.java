@@ -15,6 +15,9 @@ import org.jspecify.annotations.Nullable;
  */
 final class Preflight {
 
+  /** A migration holds one and asks with another. */
+  private static final int CONNECTIONS_MIN = 2;
+
   private static final int CONNECTIONS_MAX = 1_000;
   private static final Duration DRAIN_MAX = Duration.ofDays(1);
   private static final Duration AFTER_DRAIN = Duration.ofSeconds(30);
@@ -34,7 +37,7 @@ final class Preflight {
     Duration _ = drain();
     checkDuration("waybill.push.timeout", "30s");
     checkDuration("waybill.push.connect-timeout", "5s");
-    int _ = number("waybill.push.concurrency", "16", CONNECTIONS_MAX);
+    int _ = number("waybill.push.concurrency", "16", 1, CONNECTIONS_MAX);
     int _ = connections();
     int _ = engineConnections();
     boolean _ = logsJson();
@@ -78,7 +81,7 @@ final class Preflight {
 
   /** Of HTTP and handlers. */
   static int connections() throws Refused {
-    return number("waybill.db.connections", "16", CONNECTIONS_MAX);
+    return number("waybill.db.connections", "16", CONNECTIONS_MIN, CONNECTIONS_MAX);
   }
 
   /** A cluster collects logs and takes them apart; a person reads them. */
@@ -99,7 +102,7 @@ final class Preflight {
     String pools = setting("waybill.pools", "");
     long count = pools.chars().filter(c -> c == ';').count() + 1;
     String usual = String.valueOf(Math.clamp(16 + count, 24, CONNECTIONS_MAX));
-    return number("waybill.db.engine-connections", usual, CONNECTIONS_MAX);
+    return number("waybill.db.engine-connections", usual, CONNECTIONS_MIN, CONNECTIONS_MAX);
   }
 
   /** Whether everybody may come in is settled before a database is touched. */
@@ -131,11 +134,11 @@ final class Preflight {
     return name.toUpperCase(Locale.ROOT).replace('.', '_').replace('-', '_');
   }
 
-  private static int number(String name, String right, int max) throws Refused {
+  private static int number(String name, String right, int min, int max) throws Refused {
     String text = setting(name, right);
     try {
       int number = Integer.parseInt(text);
-      if (number >= 1 && number <= max) {
+      if (number >= min && number <= max) {
         return number;
       }
     } catch (NumberFormatException _) {
@@ -145,7 +148,9 @@ final class Preflight {
         variable(name)
             + ": '"
             + text
-            + "' is no number from 1 to "
+            + "' is no number from "
+            + min
+            + " to "
             + max
             + "; right would be "
             + right);
@@ -153,7 +158,7 @@ final class Preflight {
 
   /** Before any database is touched, so that a second start by mistake says one line. */
   private static void refuseTakenPort(String host) throws Refused {
-    int port = number("waybill.http.port", "8080", 65_535);
+    int port = number("waybill.http.port", "8080", 1, 65_535);
     try (var probe = new ServerSocket()) {
       probe.setReuseAddress(true);
       probe.bind(new InetSocketAddress(host, port));
