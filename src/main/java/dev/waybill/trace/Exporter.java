@@ -1,17 +1,19 @@
 package dev.waybill.trace;
 
 import java.io.IOException;
-import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
 import java.time.Duration;
 import java.time.InstantSource;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.LongAdder;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
@@ -32,8 +34,7 @@ final class Exporter {
   /** By OTLP's rules these may be tried again. */
   private static final List<Integer> PASSING = List.of(429, 502, 503, 504);
 
-  private final URI endpoint;
-  private final Map<String, String> headers;
+  private final HttpRequest to;
   private final Duration limit;
   private final Resource resource;
   private final InstantSource clock = InstantSource.system();
@@ -45,9 +46,12 @@ final class Exporter {
   private @Nullable HttpClient client;
   private @Nullable Thread thread;
 
-  Exporter(URI endpoint, Map<String, String> headers, Duration limit, Resource resource) {
-    this.endpoint = endpoint;
-    this.headers = Map.copyOf(headers);
+  /**
+   * @param to what a batch is added to
+   * @param limit for a batch to be sent and answered
+   */
+  Exporter(HttpRequest to, Duration limit, Resource resource) {
+    this.to = to;
     this.limit = limit;
     this.resource = resource;
   }
@@ -96,9 +100,7 @@ final class Exporter {
       } catch (InterruptedException _) {
         // Stopping: what is left goes below.
       } catch (RuntimeException | Error bug) {
-        LOG.errorf(bug, "spans=%d not sent", batch.size());
-        dropped.add(batch.size());
-        batch.clear();
+        drop(batch, bug.getClass().getName());
       }
     }
     last(batch);
@@ -126,7 +128,7 @@ final class Exporter {
       if (!batch.isEmpty()) {
         boolean _ = post(batch, Duration.ofMillis(LAST_MILLIS)) == 200;
       }
-    } catch (InterruptedException | IOException _) {
+    } catch (InterruptedException | IOException | RuntimeException _) {
       LOG.debugf("spans=%d lost at the end", batch.size());
     }
   }
@@ -140,7 +142,7 @@ final class Exporter {
           sent.add(batch.size());
           batch.clear();
           if (failing) {
-            LOG.infof("spans are sent again endpoint=%s", endpoint.getAuthority());
+            LOG.infof("spans are sent again endpoint=%s", endpoint());
           }
           failing = false;
           return;
@@ -156,13 +158,24 @@ final class Exporter {
         pause(tries);
       }
     }
+    drop(batch, why);
+  }
+
+  /**
+   * @param why without the text of a throwable: it may quote a header, or the URL
+   */
+  private void drop(List<Span> batch, String why) {
     dropped.add(batch.size());
     batch.clear();
     if (!failing) {
-      LOG.warnf(
-          "spans are not sent, dropping them endpoint=%s reason=%s", endpoint.getAuthority(), why);
+      LOG.warnf("spans are not sent, dropping them endpoint=%s reason=%s", endpoint(), why);
     }
     failing = true;
+  }
+
+  private String endpoint() {
+    int port = to.uri().getPort();
+    return to.uri().getHost() + (port < 0 ? "" : ":" + port);
   }
 
   private static void pause(int tries) throws InterruptedException {
@@ -174,12 +187,22 @@ final class Exporter {
     if (http == null) {
       throw new IOException("not started");
     }
-    HttpRequest.Builder request =
-        HttpRequest.newBuilder(endpoint)
-            .timeout(within)
-            .header("Content-Type", "application/json")
-            .POST(HttpRequest.BodyPublishers.ofByteArray(Otlp.write(resource, batch)));
-    headers.forEach(request::setHeader);
-    return http.send(request.build(), HttpResponse.BodyHandlers.discarding()).statusCode();
+    HttpRequest request =
+        HttpRequest.newBuilder(to, (_, _) -> true)
+            .POST(HttpRequest.BodyPublishers.ofByteArray(Otlp.write(resource, batch)))
+            .build();
+    // A request's own timeout ends at the head of the answer: its body may never come.
+    CompletableFuture<HttpResponse<Void>> answer =
+        http.sendAsync(request, HttpResponse.BodyHandlers.discarding());
+    try {
+      return answer.get(within.toMillis(), TimeUnit.MILLISECONDS).statusCode();
+    } catch (TimeoutException _) {
+      throw new HttpTimeoutException("no answer");
+    } catch (ExecutionException failure) {
+      throw failure.getCause() instanceof IOException cause ? cause : new IOException(failure);
+    } finally {
+      // Of no effect on one that came.
+      boolean _ = answer.cancel(true);
+    }
   }
 }

@@ -23,10 +23,18 @@ final class Pairs {
             variable + ": a part of it is not name=value; right would be name=value,other=value");
       }
       pairs.put(
-          part.substring(0, equals).strip(),
-          URLDecoder.decode(
-              part.substring(equals + 1).strip().replace("+", "%2B"), StandardCharsets.UTF_8));
+          part.substring(0, equals).strip(), decoded(variable, part.substring(equals + 1).strip()));
     }
     return pairs;
+  }
+
+  private static String decoded(String variable, String value) {
+    try {
+      return URLDecoder.decode(value.replace("+", "%2B"), StandardCharsets.UTF_8);
+    } catch (IllegalArgumentException _) {
+      // Its message quotes.
+      throw new IllegalArgumentException(
+          variable + ": a % in it is not followed by two digits; right would be %25 for a %");
+    }
   }
 }

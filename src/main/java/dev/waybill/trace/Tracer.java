@@ -3,7 +3,12 @@ package dev.waybill.trace;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.net.URI;
+import java.net.URISyntaxException;
+import java.net.http.HttpRequest;
 import java.time.Duration;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
 import org.eclipse.microprofile.config.inject.ConfigProperty;
 import org.jspecify.annotations.Nullable;
 
@@ -15,6 +20,8 @@ import org.jspecify.annotations.Nullable;
 public final class Tracer {
 
   private static final String PATH = "/v1/traces";
+  private static final Set<String> SCHEMES = Set.of("http", "https");
+  private static final int PORT_MAX = 65_535;
 
   /** The span whose figures are being counted on this thread, for exemplars. */
   private static final ThreadLocal<@Nullable TraceContext> COUNTED = new ThreadLocal<>();
@@ -53,25 +60,59 @@ public final class Tracer {
   /** Refuses a wrong setting, in one line, before anything was touched. */
   public void check() {
     if (settings != null && wanted()) {
-      URI endpoint = URI.create(endpoint(settings));
+      HttpRequest request = request(settings);
       sampler = Sampler.of(settings.sampler(), settings.samplerArgument());
-      exporter = exporter(settings, endpoint, version);
+      exporter = exporter(settings, request, version);
     }
   }
 
-  private static String endpoint(TraceSettings settings) {
+  /**
+   * What each batch is sent with, but for the batch. A refusal quotes nothing: URL and headers may
+   * hold a secret.
+   */
+  private static HttpRequest request(TraceSettings settings) {
+    HttpRequest.Builder request = HttpRequest.newBuilder(endpoint(settings));
+    Map<String, String> headers =
+        Pairs.read("OTEL_EXPORTER_OTLP_HEADERS", settings.headers().orElse(""));
+    try {
+      request.setHeader("Content-Type", "application/json");
+      headers.forEach(request::setHeader);
+      return request.build();
+    } catch (IllegalArgumentException _) {
+      throw new IllegalArgumentException(
+          "OTEL_EXPORTER_OTLP_HEADERS: a header in it cannot be sent, such as Host or one with a line"
+              + " break; right would be name=value,other=value");
+    }
+  }
+
+  private static URI endpoint(TraceSettings settings) {
     String exact = settings.tracesEndpoint().orElse("").strip();
     String base = settings.endpoint().orElse("").strip();
-    String endpoint =
-        !exact.isEmpty() || base.isEmpty() ? exact : base.replaceFirst("/+$", "") + PATH;
-    if (!endpoint.matches("https?://[^\\s/?#]+[^\\s]*")) {
-      throw new IllegalArgumentException(
-          "OTEL_EXPORTER_OTLP_ENDPOINT: it is no URL; right would be http://collector:4318");
+    boolean takesBase = exact.isEmpty() && !base.isEmpty();
+    String setting =
+        takesBase ? "OTEL_EXPORTER_OTLP_ENDPOINT" : "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    String right = "; right would be http://collector:4318" + (takesBase ? "" : PATH);
+    try {
+      var endpoint = new URI(takesBase ? base.replaceFirst("/+$", "") + PATH : exact);
+      if (endpoint.getUserInfo() != null) {
+        throw new IllegalArgumentException(
+            setting
+                + ": a user or a password in it is not sent; right would be"
+                + " OTEL_EXPORTER_OTLP_HEADERS with authorization=Basic%20...");
+      }
+      if (SCHEMES.contains(String.valueOf(endpoint.getScheme()).toLowerCase(Locale.ROOT))
+          && endpoint.getHost() != null
+          && endpoint.getPort() <= PORT_MAX) {
+        return endpoint;
+      }
+    } catch (URISyntaxException _) {
+      // Said below; its message quotes.
     }
-    return endpoint;
+    throw new IllegalArgumentException(
+        setting + ": it is no URL, or its host is no name (an underscore is in none)" + right);
   }
 
-  private static Exporter exporter(TraceSettings settings, URI endpoint, String version) {
+  private static Exporter exporter(TraceSettings settings, HttpRequest request, String version) {
     if (!settings.protocol().startsWith("http/")) {
       throw new IllegalArgumentException(
           "OTEL_EXPORTER_OTLP_PROTOCOL: '"
@@ -79,8 +120,7 @@ public final class Tracer {
               + "' is not spoken; right would be http/json, on port 4318 of the collector");
     }
     return new Exporter(
-        endpoint,
-        Pairs.read("OTEL_EXPORTER_OTLP_HEADERS", settings.headers().orElse("")),
+        request,
         Duration.ofMillis(Math.max(1, settings.timeoutMillis())),
         Resource.of(settings, version));
   }
