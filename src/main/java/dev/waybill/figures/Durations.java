@@ -71,7 +71,8 @@ public final class Durations {
       return;
     }
     try {
-      database.run(connection -> add(connection, taken));
+      // Together: what failed in part would be added a second time.
+      int _ = database.transaction(connection -> add(connection, taken));
     } catch (SQLException failure) {
       taken.forEach(one -> {
         AtomicLongArray buckets =

@@ -11,6 +11,7 @@ import java.time.Duration;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -22,6 +23,11 @@ class DurationsTest {
   @RegisterExtension static final TestDatabase DB = new TestDatabase();
 
   private final Durations durations = new Durations(DB.database());
+
+  @BeforeEach
+  void nothingWasCounted() throws SQLException {
+    DB.execute("TRUNCATE waybill.durations");
+  }
 
   private static @Nullable Measured measured(String kind) throws SQLException {
     return DB.database().run(c -> Measured.of(c, kind));
@@ -92,6 +98,24 @@ class DurationsTest {
     durations.took("k", 1);
     durations.flush();
     assertEquals(2, assertNotNull(measured("k")).attempts());
+  }
+
+  /** Added, and then what is old could not be forgotten: nothing was added. */
+  @Test
+  void what_was_written_in_part_is_not_counted_twice() throws SQLException {
+    DB.execute(
+        "INSERT INTO waybill.durations (day, kind, bucket, n) VALUES (current_date - 20, 'old', 1, 1)");
+    DB.execute(
+        "CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it stays''; END'");
+    DB.execute(
+        "CREATE TRIGGER stays BEFORE DELETE ON waybill.durations FOR EACH ROW EXECUTE FUNCTION stays()");
+    durations.took("k", 1);
+    assertThrows(SQLException.class, durations::flush);
+    assertThrows(SQLException.class, durations::flush);
+    DB.execute("DROP FUNCTION stays CASCADE");
+    durations.flush();
+    assertEquals(1, assertNotNull(measured("k")).attempts());
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.durations WHERE kind = 'old'"));
   }
 
   /** All attempts but one in ten thousand took as long. */
