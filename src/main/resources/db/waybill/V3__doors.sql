@@ -337,18 +337,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'kind_paused', 'kind', k.kind, k.paused::int::float8 FROM waybill.kinds k
 $$;
 
--- True when it was this process that did it. Figures at most every 4 seconds, the rest at most every 14.
+-- True when it was this process that did it. Figures at most every 4 seconds, the rest at most every 14. What is of a time to come was written
+-- before the clock of the server was set back: it counts for nothing, and goes, since whoever reads takes the latest. Two seconds ahead may be
+-- a transaction that began after this one.
 CREATE FUNCTION waybill.sample_figures(default_retention_ms bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pg_try_advisory_xact_lock(7733810, 3)
-      OR EXISTS (SELECT FROM waybill.figures_past p WHERE p.at > now() - interval '4 seconds') THEN
+      OR EXISTS (SELECT FROM waybill.figures_past p WHERE p.at > now() - interval '4 seconds' AND p.at <= now() + interval '2 seconds') THEN
     RETURN false;
   END IF;
   -- With a row that only says that a sample was taken: what a sample does not name had not moved by then.
   INSERT INTO waybill.figures_past SELECT now(), f.* FROM waybill.figures() f UNION ALL SELECT now(), '', 0, 0, 0, NULL, 0, 0, 0, 0, 0;
-  DELETE FROM waybill.figures_past p WHERE p.at < now() - interval '2 minutes';
-  IF NOT EXISTS (SELECT FROM waybill.gauges g WHERE g.at > now() - interval '14 seconds') THEN
+  DELETE FROM waybill.figures_past p WHERE p.at < now() - interval '2 minutes' OR p.at > now() + interval '2 seconds';
+  IF NOT EXISTS (SELECT FROM waybill.gauges g WHERE g.at > now() - interval '14 seconds' AND g.at <= now() + interval '2 seconds') THEN
     DELETE FROM waybill.gauges;
     INSERT INTO waybill.gauges (name, label, of, value) SELECT m.name, m.label, m.of, m.value FROM waybill.measure(default_retention_ms) m;
   END IF;

@@ -40,12 +40,12 @@ public final class Figures {
 
   /**
    * One row a gauge. What nobody sampled for a minute is not told any more: an old figure looks
-   * like a good one.
+   * like a good one. One of a time to come is old as well: the server's clock was set back.
    */
   private static final String GAUGES =
       """
       WITH latest AS MATERIALIZED (
-        SELECT max(at) AS at FROM waybill.figures_past
+        SELECT max(at) AS at FROM waybill.figures_past WHERE at <= now() + interval '2 seconds'
       )
       SELECT 'sample_age_seconds', '', '', NULL, coalesce(extract(epoch FROM now() - latest.at)::float8, 'Infinity') FROM latest
       UNION ALL
@@ -56,7 +56,8 @@ public final class Figures {
           ('dead', NULL, f.dead::float8), ('dead_growth_24h', NULL, f.dead_last_24h::float8)) AS v(name, state, value)
       WHERE latest.at > now() - interval '1 minute'
       UNION ALL
-      SELECT g.name, g.label, g.of, NULL, g.value FROM waybill.gauges g WHERE g.at > now() - interval '1 minute'
+      SELECT g.name, g.label, g.of, NULL, g.value FROM waybill.gauges g
+      WHERE g.at > now() - interval '1 minute' AND g.at <= now() + interval '2 seconds'
       """;
 
   /** Takes a lock that it does not wait for, and looks whether another process was quicker. */

@@ -143,6 +143,21 @@ class FiguresTest {
     assertTrue(gauge("sample_age_seconds") > 60);
   }
 
+  @Test
+  void a_clock_that_was_set_back_does_not_end_the_samples() throws SQLException {
+    DB.enqueue("k", 3);
+    assertTrue(figures.sample());
+    DB.execute("UPDATE waybill.figures_past SET at = at + interval '1 hour'");
+    DB.execute("UPDATE waybill.gauges SET at = at + interval '1 hour'");
+    assertEquals(List.of("sample_age_seconds"), List.copyOf(gauges().keySet()));
+    DB.enqueue("k", 2);
+    assertTrue(figures.sample());
+    assertEquals(5, gauge("jobs{kind=k,state=ready}"));
+    assertTrue(gauge("sample_age_seconds") >= 0);
+    assertTrue(DB.is("SELECT max(at) <= now() FROM waybill.gauges"));
+    assertFalse(figures.sample());
+  }
+
   /** The sampler of the next beat finds what the first measured, and leaves it for a while. */
   @Test
   void tables_are_measured_less_often_than_kinds_are_counted() throws SQLException {
