@@ -48,8 +48,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) g WHERE g.n <= 5
 $$;
 
--- One look at all groups, by one process at a time; answers the alerts to be logged: new ones, and those of which nobody knows any more
--- whether they arrived. Costs a row a group, however many dead letters there are.
+-- One look at all groups, by one process at a time; answers the alerts to be logged: new ones, those of which nobody knows any more
+-- whether they arrived, and those that are too old to be sent. Costs a row a group, however many dead letters there are.
 CREATE FUNCTION waybill.watch_dead(threshold bigint, half_window interval, daily_at time, webhook boolean)
 RETURNS SETOF waybill.dead_alerts LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -123,6 +123,15 @@ BEGIN
     ON CONFLICT (day) WHERE what = 'daily' DO NOTHING
     RETURNING *;
     DELETE FROM waybill.dead_alerts a WHERE a.created_at < now() - interval '90 days' AND a.state NOT IN ('open', 'sending');
+  END IF;
+
+  -- Left open by somebody who had a webhook, or by a service that was down: after a day it is no news any more. Who has none any more is not
+  -- told of it.
+  IF webhook THEN
+    RETURN QUERY
+    UPDATE waybill.dead_alerts a SET state = 'failed' WHERE a.state = 'open' AND a.created_at < now() - interval '1 day' RETURNING a.*;
+  ELSE
+    UPDATE waybill.dead_alerts a SET state = 'none' WHERE a.state = 'open' AND a.created_at < now() - interval '1 day';
   END IF;
 
   -- Whoever claimed it did not come back. Perhaps it had arrived, so it is not sent again.

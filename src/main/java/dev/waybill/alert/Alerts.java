@@ -72,6 +72,8 @@ public final class Alerts {
     for (Alert alert : new Watchman(database, now).look()) {
       if (alert.state().equals("unknown")) {
         ended(alert, "unknown", "whoever sent it did not come back");
+      } else if (alert.state().equals("failed")) {
+        ended(alert, "failed", "nobody sent it for a day");
       } else {
         new Message(alert).logLines().forEach(alert.isDaily() ? LOG::info : LOG::warn);
       }

@@ -15,7 +15,9 @@ final class Outbox {
       """
       UPDATE waybill.dead_alerts a SET state = 'sending', attempts = a.attempts + 1, claimed_at = now()
       WHERE a.id = (
-        SELECT o.id FROM waybill.dead_alerts o WHERE o.state = 'open' AND o.next_at <= now() ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED
+        SELECT o.id FROM waybill.dead_alerts o
+        WHERE o.state = 'open' AND o.next_at <= now() AND o.created_at >= now() - interval '1 day'
+        ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED
       )
       RETURNING a.id, a.what, a.created_at, a.told::text AS told, a.state, a.attempts
       """;

@@ -29,7 +29,9 @@ final class Watchman {
     this.plan = plan;
   }
 
-  /** What is new, and what nobody knows of any more whether it arrived. */
+  /**
+   * What is new, what nobody knows of any more whether it arrived, and what is too old to be sent.
+   */
   List<Alert> look() throws SQLException {
     return database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(WATCH)) {

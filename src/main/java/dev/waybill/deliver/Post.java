@@ -44,7 +44,7 @@ final class Post {
   /** What is known of an answer. */
   record Answer(int status, @Nullable String retryAfter, @Nullable String date) {}
 
-  /** No address took a connection: nothing was sent. */
+  /** No address took a connection, or there was no TLS on it: nothing was sent. */
   static final class NoConnection extends IOException {
     private static final long serialVersionUID = 1L;
 
@@ -53,7 +53,11 @@ final class Post {
     }
 
     NoConnection(IOException cause) {
-      super("no connection", cause);
+      this("no connection", cause);
+    }
+
+    NoConnection(String message, Exception cause) {
+      super(message, cause);
     }
   }
 
@@ -103,21 +107,33 @@ final class Post {
             },
             Math.max(1, nanos),
             TimeUnit.NANOSECONDS);
+    boolean begun = false;
     try {
       socket.setTcpNoDelay(true);
       // Not closed for itself: with the socket below it.
       Socket talk = target.tls() ? secured(socket, target) : socket;
+      begun = true;
       OutputStream out = talk.getOutputStream();
       out.write(request(target, headers, body));
       out.flush();
       return answer(talk);
     } catch (IOException failure) {
-      throw late.get()
-          ? new IOException("no answer in " + limit.toMillis() + " ms", failure)
-          : failure;
+      String within = " in " + limit.toMillis() + " ms";
+      if (!begun) {
+        // Whatever class it is of: a reset in the handshake is no SSLException.
+        throw new NoConnection("no TLS connection" + (late.get() ? within : why(failure)), failure);
+      }
+      throw late.get() ? new IOException("no answer" + within, failure) : failure;
     } finally {
       boolean _ = deadline.cancel(false);
     }
+  }
+
+  private static String why(IOException failure) {
+    return ": "
+        + (failure.getCause() instanceof IllegalArgumentException
+            ? "its name cannot be sent"
+            : failure.getClass().getSimpleName());
   }
 
   private static void close(Socket socket) {

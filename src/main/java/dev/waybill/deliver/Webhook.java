@@ -20,7 +20,7 @@ public final class Webhook {
 
     record Arrived() implements Sent {}
 
-    /** Surely not: there was no connection, or the answer says so. */
+    /** Surely not: there was no connection, no TLS on it, or the answer says so. */
     record NotTaken(String why) implements Sent {}
 
     /** It was sent, and no answer came. */
@@ -63,6 +63,8 @@ public final class Webhook {
           ? new Sent.Arrived()
           : new Sent.NotTaken("status " + status);
     } catch (Names.Unknown | Post.NoConnection | SSLHandshakeException nothing) {
+      // A handshake may end after the request was written, when a server wants a certificate of us:
+      // it reads nothing without one.
       return new Sent.NotTaken(reason(nothing));
     } catch (IOException failure) {
       return new Sent.Unknown(reason(failure));

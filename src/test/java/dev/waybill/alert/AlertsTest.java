@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.net.Socket;
 import java.net.http.HttpHeaders;
 import java.nio.charset.StandardCharsets;
 import java.sql.SQLException;
@@ -385,6 +386,64 @@ class AlertsTest {
     assertEquals(1, alerts("none"));
     service().look();
     assertEquals(0, came.size());
+  }
+
+  @Test
+  void what_was_left_open_for_a_day_is_not_sent_any_more() throws Exception {
+    status = 500;
+    die("mail", "aaaa", 10);
+    service().look();
+    service("10", "off", null).look();
+    assertEquals(1, alerts("open"));
+    String aDayPasses =
+        "UPDATE waybill.dead_alerts SET next_at = now(), created_at = created_at - interval '25 hours'";
+    DB.execute(aDayPasses);
+    service("10", "off", null).look();
+    assertEquals(1, alerts("none"));
+    assertEquals(List.of(), ended);
+    die("mail", "aaaa", 10);
+    service().look();
+    assertEquals(2, came.size());
+    DB.execute(aDayPasses);
+    service().look();
+    assertEquals(2, came.size());
+    assertEquals(1, alerts("failed"));
+    assertEquals(List.of("failed"), ended);
+  }
+
+  /** A port that speaks no TLS, and a reset in the handshake: nothing was sent. */
+  @Test
+  void without_a_tls_connection_nothing_was_sent_and_it_is_tried_again() throws Exception {
+    die("mail", "aaaa", 10);
+    try (var server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      Thread serving =
+          Thread.ofPlatform()
+              .start(() -> {
+                try {
+                  try (Socket plain = server.accept()) {
+                    plain
+                        .getOutputStream()
+                        .write("HTTP/1.1 400 No\r\n\r\n".getBytes(StandardCharsets.UTF_8));
+                    int _ = plain.getInputStream().readAllBytes().length;
+                  }
+                  try (Socket resets = server.accept()) {
+                    int _ = resets.getInputStream().read();
+                    resets.setSoLinger(true, 0);
+                  }
+                } catch (IOException e) {
+                  throw new IllegalStateException(e);
+                }
+              });
+      Alerts service = service("10", "off", "https://127.0.0.1:" + server.getLocalPort() + "/");
+      service.look();
+      assertEquals(1, alerts("open"));
+      DB.execute("UPDATE waybill.dead_alerts SET next_at = now()");
+      service.look();
+      serving.join();
+    }
+    assertEquals(1, alerts("open"));
+    assertEquals(2, DB.number("SELECT attempts FROM waybill.dead_alerts WHERE what = 'growth'"));
+    assertEquals(List.of(), ended);
   }
 
   @Test
