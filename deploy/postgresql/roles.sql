@@ -5,8 +5,9 @@
 --   psql -d waybill -c '\password waybill' -c '\password waybill_runtime'
 --
 -- waybill           owns the schema. Only the migration logs in as it (WAYBILL_MIGRATE=only).
--- waybill_runtime   what the service runs as, in every role: reads and writes rows, owns nothing, cannot change a table or a function.
--- waybill_history   owns the table waybill.jobs_done and nothing else; nobody logs in as it. To detach a past day without a lock that
+-- waybill_runtime   what the service runs as, in every role: reads and writes rows; of the schema it may change
+--                   the history table only, by way of waybill_history.
+-- waybill_history   owns the table waybill.jobs_done and waybill.cancel(), which writes into it; nobody logs in as it. To detach a past day without a lock that
 --                   claims would queue behind takes this, and no function can do it for somebody else. docs/decisions/0045.
 -- waybill_producer  for applications: enqueue and cancel by function. GRANT waybill_producer TO your_application.
 -- waybill_viewer    for people and dashboards: sees jobs, payloads included, and figures; changes nothing.
@@ -24,6 +25,9 @@ END $$;
 
 -- The owner makes new days in a table that it does not own; the service takes past ones out.
 GRANT waybill_history TO waybill, waybill_runtime;
+-- Who holds a snapshot, and since when: for alerts and for waybill doctor. It shows the statements of other sessions too; leave it out where
+-- that is too much, and both say what they cannot see.
+GRANT pg_read_all_stats TO waybill_runtime;
 
 DO $$
 BEGIN

@@ -98,6 +98,9 @@ final class Pool {
   private long sweepEveryNanos = SWEEP_NANOS;
   private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
 
+  /** Since the last sweep a claim was made from lanes that were only remembered. */
+  private boolean guessed;
+
   Pool(Wants wants, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
     this.plan = wants.plan();
     this.running = wants.running();
@@ -258,9 +261,10 @@ final class Pool {
 
   /** Claims from the lanes that are known, after a sweep when that is due. */
   private List<Claimed> look(int slots, long now) throws SQLException {
-    boolean guessed =
-        news && !claimer.knowsMore() && now - sweptNanos < SWEEP_NANOS_MAX && claimer.recall();
-    if (guessed) {
+    // Once between two sweeps: or what wakes this pod all the time would keep new lanes from view.
+    boolean guess = news && !guessed && !claimer.knowsMore() && claimer.recall();
+    if (guess) {
+      guessed = true;
       news = false;
       List<Claimed> batch = claimer.claim(slots);
       if (!batch.isEmpty()) {
@@ -269,10 +273,11 @@ final class Pool {
     }
     // What is new may be of a kind that is not held up; but each promotion is news.
     boolean newsWhileHeld = news && claimer.heldMillis() > 0 && now - sweptNanos > NEWS_NANOS;
-    if (guessed || !claimer.knowsMore() || newsWhileHeld || now - sweptNanos > sweepEveryNanos) {
+    if (guess || !claimer.knowsMore() || newsWhileHeld || now - sweptNanos > sweepEveryNanos) {
       news = false;
       long beganNanos = System.nanoTime();
       claimer.sweep();
+      guessed = false;
       sweptNanos = System.nanoTime();
       sweepEveryNanos = Math.clamp(10 * (sweptNanos - beganNanos), SWEEP_NANOS, SWEEP_NANOS_MAX);
     }

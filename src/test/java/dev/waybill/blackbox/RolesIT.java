@@ -195,6 +195,27 @@ final class RolesIT {
     assertTrue(database.truth("SELECT to_regclass('waybill.jobs_dead') IS NOT NULL"));
   }
 
+  /** It owns the history table, and may hang on it what it likes; producers write into it. */
+  @Test
+  void what_the_service_hangs_on_the_history_runs_by_no_right_of_the_owner() throws SQLException {
+    var refused =
+        assertThrows(
+            SQLException.class,
+            () ->
+                as(
+                    "waybill_runtime",
+                    """
+                    CREATE FUNCTION pg_temp.evil() RETURNS trigger LANGUAGE plpgsql AS
+                      'BEGIN DELETE FROM waybill.audit_log; RETURN NULL; END';
+                    CREATE TRIGGER evil AFTER INSERT ON waybill.jobs_done
+                      FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.evil();
+                    SELECT waybill.cancel(waybill.enqueue('echo'))
+                    """));
+    assertTrue(
+        String.valueOf(refused.getMessage()).contains("permission denied for table audit_log"),
+        refused::getMessage);
+  }
+
   /** The way of an installation that had one role so far. */
   @Test
   void roles_may_come_after_the_schema_and_the_script_may_run_again() throws Exception {
