@@ -77,6 +77,7 @@ DECLARE
   since_ms bigint;
   used bigint;
   elapsed bigint;
+  mark bigint;
   waits bigint;
   count_ms bigint;
   over bigint;
@@ -88,10 +89,17 @@ BEGIN
   since_ms := extract(epoch FROM clock_timestamp() - l.since) * 1000;
 
   IF l.backlog_max IS NOT NULL AND NOT owe THEN
-    used := coalesce(pg_sequence_last_value(l.backlog_seq), l.backlog_max + 1);
+    mark := pg_sequence_last_value(l.backlog_seq);
+    used := coalesce(mark, l.backlog_max + 1);
     IF used + jobs > l.backlog_max THEN
       over := used - l.backlog_max - 1 - since_ms;
       IF used <= l.backlog_max OR over <= 0 THEN
+        -- Where it was full before, or counting may take long, one counts and the others are sent away meanwhile; and when the count is cut
+        -- short by a time limit, this stays for a while. Where it is cheap nobody is sent away who may have room.
+        IF mark > l.backlog_max OR l.backlog_max > 10000 THEN
+          used := l.backlog_max + 1 + since_ms + 2000;
+          PERFORM setval(l.backlog_seq, used);
+        END IF;
         waits := waybill.count_backlog(tenant, l.backlog_max);
         count_ms := extract(epoch FROM clock_timestamp() - l.since) * 1000 - since_ms;
         -- When counting takes long, a little room is none: it would be counted again for each few jobs.
@@ -100,9 +108,12 @@ BEGIN
           over := greatest(100, 20 * count_ms);
           PERFORM setval(l.backlog_seq, l.backlog_max + 1 + since_ms + over);
         ELSE
-          -- Unless somebody else has counted meanwhile: our count is the older one, and would give away again what was taken since.
-          IF coalesce(pg_sequence_last_value(l.backlog_seq), l.backlog_max + 1) = used THEN
-            PERFORM setval(l.backlog_seq, waits);
+          -- Unless somebody else has counted meanwhile: our count is the older one, and would give away again what was taken since. What
+          -- came on top of our mark are jobs of those who had asked before it, or the later mark of another who counts: it is added, which
+          -- is too much at worst, and leads to a count earlier.
+          mark := coalesce(pg_sequence_last_value(l.backlog_seq), l.backlog_max + 1);
+          IF mark = used OR mark > used AND used > l.backlog_max THEN
+            PERFORM setval(l.backlog_seq, least(waits + mark - used, l.backlog_max));
           END IF;
           over := CASE WHEN waits + jobs > l.backlog_max THEN 1000 ELSE 0 END;
         END IF;
@@ -236,19 +247,30 @@ BEGIN
   RETURN true;
 END $$;
 
--- Drops sequences that were given up an hour ago; by then nobody reads the row that named them. How many.
-CREATE FUNCTION waybill.drop_spent_sequences() RETURNS integer
+-- Drops one sequence that was given up an hour ago; by then nobody reads the row that named it. One a call, since it may wait; one that
+-- somebody holds comes again an hour later. False: there is none. What is named here and is no sequence of old limits is left alone.
+CREATE FUNCTION waybill.drop_spent_sequence() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
-  spent regclass;
-  dropped integer := 0;
+  spent oid;
+  name text;
 BEGIN
-  FOR spent IN SELECT s.sequence FROM waybill.spent_sequences s WHERE s.at < now() - interval '1 hour' ORDER BY s.at LIMIT 100 FOR UPDATE SKIP LOCKED LOOP
-    EXECUTE format('DROP SEQUENCE IF EXISTS %s', spent);
+  SELECT s.sequence INTO spent FROM waybill.spent_sequences s WHERE s.at < now() - interval '1 hour' ORDER BY s.at LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  SELECT c.relname INTO name FROM pg_class c
+  WHERE c.oid = spent AND c.relnamespace = 'waybill'::regnamespace AND c.relkind = 'S' AND c.relname ~ '^tenant_(rate|backlog)_[0-9]+$'
+    AND NOT EXISTS (SELECT FROM waybill.tenant_limits t WHERE spent IN (t.rate_seq, t.backlog_seq));
+  BEGIN
+    IF name IS NOT NULL THEN
+      EXECUTE format('DROP SEQUENCE IF EXISTS waybill.%I', name);
+    END IF;
     DELETE FROM waybill.spent_sequences s WHERE s.sequence = spent;
-    dropped := dropped + 1;
-  END LOOP;
-  RETURN dropped;
+  EXCEPTION WHEN OTHERS THEN
+    UPDATE waybill.spent_sequences s SET at = now() WHERE s.sequence = spent;
+  END;
+  RETURN true;
 END $$;
 
 -- --------------------------------------------------------------------------------------------------- what is kept of acts

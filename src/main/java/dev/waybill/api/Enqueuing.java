@@ -200,10 +200,15 @@ final class Enqueuing {
       return database.transaction(connection -> {
         var ids = new ArrayList<Long>(ahead.size());
         var admitted = new HashSet<String>();
+        var asked = new HashSet<String>();
         List<BatchReader.Row> some = ahead;
         while (!some.isEmpty()) {
           kinds.check(
-              connection, some.stream().map(row -> row.job().kind()).collect(Collectors.toSet()));
+              connection,
+              some.stream()
+                  .map(row -> row.job().kind())
+                  .filter(asked::add)
+                  .collect(Collectors.toSet()));
           takeRooms(connection, some, admitted);
           enqueueChunks(connection, some, ids);
           some = reader.next(CHUNK_CHARS, CHUNK_ROWS);

@@ -19,6 +19,7 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.regex.Pattern;
 import javax.sql.DataSource;
@@ -58,8 +59,12 @@ final class JobLists {
   /** A client that reads slowly holds a thread and its buffers for as long. */
   private static final int STREAMS_AT_ONCE = 32;
 
+  /** Of one tenant, or of one credential that is bound to none: the others have theirs. */
+  private static final int STREAMS_OF_ONE = STREAMS_AT_ONCE / 4;
+
   private final Database database;
   private final Semaphore streams = new Semaphore(STREAMS_AT_ONCE);
+  private final ConcurrentHashMap<String, Integer> streamsOf = new ConcurrentHashMap<>();
 
   @Inject
   JobLists(DataSource dataSource) {
@@ -132,15 +137,38 @@ final class JobLists {
   }
 
   /**
-   * Before a stream; what is answered is called once when it has ended.
+   * One of the places for streams is held while this runs.
    *
-   * @throws Problem.Thrown when as many as may be are under way
+   * @throws Problem.Thrown when there is none, before anything is written
    */
-  Runnable beginStream() {
-    if (!streams.tryAcquire()) {
-      throw Problem.tooMany("This process streams " + STREAMS_AT_ONCE + " lists at once.");
+  void inPlace(Caller caller, Streaming streaming) throws IOException {
+    String whose = caller.tenant() == null ? "name:" + caller.name() : caller.scope();
+    if (streamsOf.merge(whose, 1, Integer::sum) > STREAMS_OF_ONE) {
+      leave(whose);
+      throw Problem.tooMany(
+          "This process streams " + STREAMS_OF_ONE + " lists at once for one caller.");
     }
-    return streams::release;
+    try {
+      if (!streams.tryAcquire()) {
+        throw Problem.tooMany("This process streams " + STREAMS_AT_ONCE + " lists at once.");
+      }
+      try {
+        streaming.run();
+      } finally {
+        streams.release();
+      }
+    } finally {
+      leave(whose);
+    }
+  }
+
+  /** Writes to a client. */
+  interface Streaming {
+    void run() throws IOException;
+  }
+
+  private void leave(String whose) {
+    streamsOf.computeIfPresent(whose, (_, n) -> n == 1 ? null : n - 1);
   }
 
   /** Page by page, so that no connection is held while the client reads slowly. */

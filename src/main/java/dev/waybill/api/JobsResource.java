@@ -262,19 +262,24 @@ public final class JobsResource {
     Caller caller = door.callers().get();
     if (accept != null && accept.contains("ndjson")) {
       int max = Problem.limit(limit, JobLists.STREAM_MAX, JobLists.STREAM_MAX);
-      Runnable end = lists.beginStream();
+      // The place is taken by what writes, and not here: for HEAD nothing is written, and nothing
+      // would give it back.
       return Response.ok(
               (jakarta.ws.rs.core.StreamingOutput)
-                  out -> {
-                    try (SequenceWriter writer =
-                        door.json().writer().withRootValueSeparator("\n").writeValues(out)) {
-                      lists.stream(filter, before, max, caller, writer);
-                      writer.flush();
-                      out.write('\n');
-                    } finally {
-                      end.run();
-                    }
-                  })
+                  out ->
+                      lists.inPlace(
+                          caller,
+                          () -> {
+                            try (SequenceWriter writer =
+                                door.json()
+                                    .writer()
+                                    .withRootValueSeparator("\n")
+                                    .writeValues(out)) {
+                              lists.stream(filter, before, max, caller, writer);
+                              writer.flush();
+                              out.write('\n');
+                            }
+                          }))
           .type(NDJSON)
           .build();
     }

@@ -76,7 +76,9 @@ public record KindView(
     @Schema(description = "Keep finished jobs in cold storage before they are dropped")
         boolean archive,
     @Schema(description = "The fields without a value of their own") List<String> defaults,
-    @Schema(description = "Of one kind that had attempts within the last week")
+    @Schema(
+            description =
+                "Of one kind that had attempts within the last week; not for a caller that is bound to a tenant")
         @JsonInclude(JsonInclude.Include.NON_NULL)
         @Nullable MeasuredView measured) {
 
@@ -137,7 +139,10 @@ public record KindView(
     return of(stored, caller, null);
   }
 
-  /** Where jobs are pushed to is for those who see every tenant. */
+  /**
+   * Where jobs are pushed to is for those who see every tenant, and so is what was measured: it is
+   * of all tenants together.
+   */
   static KindView of(KindPolicy stored, Caller caller, @Nullable Measured measured) {
     boolean whole = caller.tenant() == null;
     OwnPolicy own = stored.own();
@@ -167,7 +172,7 @@ public record KindView(
         whole ? own.secretRef() : null,
         value("archive", own.archive(), or.archive(), defaults),
         defaults,
-        MeasuredView.of(measured, delivery.equals(Delivery.PULL.word())));
+        MeasuredView.of(whole ? measured : null, delivery.equals(Delivery.PULL.word())));
   }
 
   private static <T> T value(String field, @Nullable T own, T or, List<String> defaults) {

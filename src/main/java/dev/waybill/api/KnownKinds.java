@@ -27,8 +27,10 @@ final class KnownKinds {
   }
 
   /**
-   * What is no kind at all is refused elsewhere.
+   * What is no kind at all is refused elsewhere. Remembered is only what others see as well: the
+   * job that makes a kind new may yet be refused.
    *
+   * @param kinds none of which this transaction has made a job of
    * @throws Problem.Thrown when they would be too many
    */
   void check(Connection connection, Set<String> kinds) throws SQLException {
@@ -39,11 +41,12 @@ final class KnownKinds {
     if (fresh.isEmpty()) {
       return;
     }
-    if (!Kinds.roomFor(connection, fresh)) {
+    Set<String> stored = Kinds.known(connection, fresh);
+    if (stored.size() < fresh.size() && !Kinds.roomFor(connection, fresh)) {
       throw tooMany();
     }
     if (known.size() < REMEMBERED_MAX) {
-      boolean _ = known.addAll(fresh);
+      boolean _ = known.addAll(stored);
     }
   }
 

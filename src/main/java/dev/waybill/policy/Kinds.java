@@ -9,7 +9,9 @@ import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /** The policies as they are stored: read one, replace one, pause one. */
@@ -36,6 +38,12 @@ public final class Kinds {
       WITH known AS MATERIALIZED (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.tally)
       SELECT ?::text[] <@ (SELECT coalesce(array_agg(kind), '{}') FROM known)
         OR (SELECT count(*) FROM (SELECT kind FROM known UNION SELECT unnest(?::text[])) k) <= (SELECT kinds_max FROM waybill.limits)
+      """;
+
+  private static final String KNOWN =
+      """
+      SELECT k FROM unnest(?::text[]) k WHERE EXISTS (SELECT FROM waybill.kinds s WHERE s.kind = k)
+        OR EXISTS (SELECT FROM waybill.tally t WHERE t.kind = k)
       """;
 
   private static final String REPLACE =
@@ -104,6 +112,21 @@ public final class Kinds {
       try (ResultSet row = statement.executeQuery()) {
         return row.next() ? row.getLong(1) : 0;
       }
+    }
+  }
+
+  /** Those of these kinds that have a policy, or of which there ever was a job. */
+  public static Set<String> known(Connection connection, Collection<String> kinds)
+      throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(KNOWN)) {
+      statement.setArray(1, connection.createArrayOf("text", kinds.toArray()));
+      var known = new HashSet<String>();
+      try (ResultSet row = statement.executeQuery()) {
+        while (row.next()) {
+          known.add(row.getString(1));
+        }
+      }
+      return known;
     }
   }
 

@@ -20,10 +20,12 @@ final class Leftovers {
   private static final Logger LOG = Logger.getLogger(Leftovers.class);
 
   private static final String FORGET_AUDIT = "SELECT waybill.forget_audit()";
-  private static final String DROP_SEQUENCES = "SELECT waybill.drop_spent_sequences()";
+  private static final String DROP_SEQUENCE = "SELECT waybill.drop_spent_sequence()::int";
 
   /** At a time; the rest is for the next beat. */
   private static final int PAGES_MAX = 20;
+
+  private static final int SEQUENCES_MAX = 100;
 
   private final Database database;
 
@@ -34,7 +36,6 @@ final class Leftovers {
 
   /** Answers how many lines of the log are gone. */
   long sweep(BooleanSupplier goOn) throws SQLException {
-    long _ = database.run(c -> number(c, DROP_SEQUENCES));
     long lines = 0;
     for (int page = 0; page < PAGES_MAX && goOn.getAsBoolean(); page++) {
       long some = database.run(c -> number(c, FORGET_AUDIT));
@@ -46,7 +47,21 @@ final class Leftovers {
     if (lines > 0) {
       LOG.infof("audit log past its retention forgotten lines=%d", lines);
     }
+    dropSequences(goOn);
     return lines;
+  }
+
+  /** One a statement: each may wait a second for whoever holds it. None is worth a failed turn. */
+  private void dropSequences(BooleanSupplier goOn) {
+    try {
+      for (int i = 0; i < SEQUENCES_MAX && goOn.getAsBoolean(); i++) {
+        if (database.run(c -> number(c, DROP_SEQUENCE)) == 0) {
+          return;
+        }
+      }
+    } catch (SQLException failure) {
+      LOG.warnf("sequences of old limits not dropped sqlstate=%s", failure.getSQLState());
+    }
   }
 
   private static long number(Connection connection, String sql) throws SQLException {

@@ -220,7 +220,11 @@ final class LimitsIT {
         "UPDATE waybill.limits SET kinds_max = 1 + (SELECT count(*) FROM (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.tally) k)");
     at.lines("/v1/jobs/batch", "{\"kind\": \"new-1\"}\n{\"kind\": \"new-2\"}")
         .isProblem(409, "too-many-kinds", "kind");
-    at.post("/v1/jobs", "{\"kind\": \"new-1\"}").is(201);
+    // Asked about and then refused: neither is known by that.
+    at.post("/v1/jobs", "{\"kind\": \"new-2\", \"payload\": \"\\u0000\"}").is(400);
+    at.lines("/v1/jobs/batch", "{\"kind\": \"new-2\"}\n{").is(400);
+    String key = "k".repeat(255);
+    at.postKeyed("/v1/jobs", key, Door.JSON_TYPE, "{\"kind\": \"new-1\"}").is(201);
     at.post("/v1/jobs", "{\"kind\": \"new-2\"}").isProblem(409, "too-many-kinds", "kind");
     at.put("/v1/kinds/new-2", "{}").isProblem(409, "too-many-kinds", "kind");
     at.post("/v1/kinds/new-2/pause", "").isProblem(409, "too-many-kinds", "kind");
@@ -262,6 +266,10 @@ final class LimitsIT {
     TestDatabase own = database;
     ServiceProcess process = ServiceProcess.on(own).with("WAYBILL_ROLES", "api").startReady();
     var at = new Door(process);
+    for (int i = 0; i < 40; i++) {
+      at.send("HEAD", "/v1/jobs", java.util.Map.of("Accept", Door.LINES_TYPE), new byte[0]).is(200);
+    }
+    assertEquals(200, streamed(at), "who asks for no body takes no place");
     var clients = new ArrayList<Socket>();
     try {
       for (int i = 0; i < 40; i++) {
@@ -280,6 +288,8 @@ final class LimitsIT {
       Awaitility.await("all places are taken")
           .atMost(Duration.ofSeconds(20))
           .until(() -> streamed(at) == 429);
+      at.call("GET", "/v1/jobs?limit=1", java.util.Map.of("Accept", Door.LINES_TYPE), "")
+          .isProblem(429, "too-many", "");
       at.get("/v1/jobs?limit=1").is(200);
     } finally {
       for (Socket client : clients) {

@@ -590,7 +590,8 @@ final class RestIT {
         .isProblem(412, "precondition", "If-Match");
     String etag = door.get("/v1/kinds/etagged").is(200).header("ETag");
     assertEquals("\"1\"", etag);
-    door.call("GET", "/v1/kinds/etagged", Map.of("If-None-Match", etag), "").is(304);
+    // The ETag is the policy's; what is measured moves without it.
+    door.call("GET", "/v1/kinds/etagged", Map.of("If-None-Match", etag), "").is(200);
     door.put("/v1/kinds/etagged", "{\"kindCap\": 3}", "If-Match", etag).is(200);
     door.put("/v1/kinds/etagged", "{\"kindCap\": 4}", "If-Match", etag)
         .isProblem(412, "precondition", "If-Match");

@@ -37,7 +37,13 @@ class TenantLimitsTest {
     }
     assertFalse(DB.is("SELECT waybill.tenants_limited()"), "nobody pays for it any more");
     DB.execute("UPDATE waybill.spent_sequences SET at = at - interval '2 hours'");
-    DB.execute("SELECT waybill.drop_spent_sequences()");
+    long _ = drop();
+  }
+
+  /** Asks for more than there are. */
+  private static long drop() throws SQLException {
+    return DB.number(
+        "SELECT count(*) FILTER (WHERE waybill.drop_spent_sequence()) FROM generate_series(1, 20)");
   }
 
   private static void limit(
@@ -321,10 +327,74 @@ class TenantLimitsTest {
     limit("a", 20.0, null, null);
     assertTrue(DB.is("SELECT waybill.unlimit_tenant('a')"));
     assertEquals(before + 3, DB.number("SELECT count(*) FROM pg_class WHERE relkind = 'S'"));
-    assertEquals(0, DB.number("SELECT waybill.drop_spent_sequences()"), "not yet");
+    assertEquals(0, drop(), "not yet");
     DB.execute("UPDATE waybill.spent_sequences SET at = at - interval '2 hours'");
-    assertEquals(3, DB.number("SELECT waybill.drop_spent_sequences()"));
+    assertEquals(3, drop());
     assertEquals(before, DB.number("SELECT count(*) FROM pg_class WHERE relkind = 'S'"));
     assertEquals(0, DB.number("SELECT count(*) FROM waybill.spent_sequences"));
+  }
+
+  @Test
+  void a_sequence_that_cannot_be_dropped_keeps_no_other_and_nothing_else_is_dropped()
+      throws Exception {
+    limit("a", 10.0, 5L, null);
+    limit("a", 20.0, 5L, null);
+    limit("a", 30.0, 5L, null);
+    String held =
+        DB.column("SELECT sequence::text FROM waybill.spent_sequences ORDER BY at").getFirst();
+    DB.execute("CREATE SEQUENCE public.tenant_rate_1");
+    DB.execute(
+        """
+        INSERT INTO waybill.spent_sequences (sequence)
+        VALUES ('public.tenant_rate_1'), ('waybill.jobs'), ('waybill.tenant_limit_ids'), (4000000000::oid::regclass)
+        """);
+    DB.execute(
+        "INSERT INTO waybill.spent_sequences (sequence) SELECT rate_seq FROM waybill.tenant_limits");
+    DB.execute("UPDATE waybill.spent_sequences SET at = at - interval '2 hours'");
+    try (Connection connection = DB.connect();
+        var statement = connection.createStatement()) {
+      connection.setAutoCommit(false);
+      statement.execute("SELECT nextval('" + held + "')");
+      assertEquals(7, drop());
+      connection.rollback();
+      connection.setAutoCommit(true);
+    }
+    assertEquals(List.of(held), DB.column("SELECT sequence::text FROM waybill.spent_sequences"));
+    assertEquals(0, drop(), "not again at once");
+    assertEquals(1, tries("a", 1), "the one in use is there");
+    DB.execute("DROP SEQUENCE public.tenant_rate_1");
+    DB.execute("SELECT nextval('waybill.tenant_limit_ids')");
+  }
+
+  @Test
+  void a_count_that_is_cut_short_is_not_made_again_at_once() throws Exception {
+    limit("a", null, null, 20_000L);
+    DB.execute(
+        "SELECT waybill.enqueue_many('k', array_fill('{}'::jsonb, ARRAY[10000]), tenant => 'a')");
+    String seq = DB.column("SELECT backlog_seq::text FROM waybill.tenant_limits").getFirst();
+    DB.execute("SELECT setval('" + seq + "', 20000)");
+    try (Connection connection = DB.connect();
+        Connection other = DB.connect();
+        var lock = other.createStatement();
+        var statement = connection.createStatement()) {
+      other.setAutoCommit(false);
+      // Whoever counts waits for this, and is cut short.
+      lock.execute("LOCK TABLE waybill.jobs");
+      statement.execute("SET statement_timeout = '300ms'");
+      PSQLException cut =
+          assertThrows(
+              PSQLException.class, () -> statement.execute("SELECT waybill.take_room('a', 1)"));
+      assertEquals("57014", cut.getSQLState());
+      String detail =
+          String.valueOf(
+              refused("WB002", () -> statement.execute("SELECT waybill.take_room('a', 1)"))
+                  .getDetail());
+      assertTrue(detail.matches("retry after 1?[0-9]{3} ms"), detail);
+      statement.execute("SET statement_timeout = 0");
+      other.rollback();
+      other.setAutoCommit(true);
+    }
+    org.awaitility.Awaitility.await("room").until(() -> tries("a", 1) == 1);
+    assertEquals(10_001, DB.number("SELECT pg_sequence_last_value('" + seq + "')"));
   }
 }
