@@ -184,7 +184,7 @@ final class DoctorIT {
     } else {
       database.execute(defect);
     }
-    String[] options = {"--snapshot", "100ms"};
+    String[] options = {"--snapshot", "10ms"}; // The binary asks within 100.
     Visit sick = visit(database, options);
     sick.isWrong(about, says);
     String mend = sick.onlyWrong().get("mend").asText();
