@@ -54,9 +54,11 @@ public final class Durations {
 
   /** An attempt was over after so long. */
   public void took(String kind, long nanos) {
-    counts
-        .computeIfAbsent(kind, _ -> new AtomicLongArray(Bucket.COUNT))
-        .incrementAndGet(Bucket.of(nanos));
+    long _ = buckets(kind).incrementAndGet(Bucket.of(nanos));
+  }
+
+  private AtomicLongArray buckets(String kind) {
+    return counts.computeIfAbsent(kind, _ -> new AtomicLongArray(Bucket.COUNT));
   }
 
   @Scheduled(every = "1m", delayed = "1m", concurrentExecution = ConcurrentExecution.SKIP)
@@ -74,11 +76,9 @@ public final class Durations {
       // Together: what failed in part would be added a second time.
       int _ = database.transaction(connection -> add(connection, taken));
     } catch (SQLException failure) {
-      taken.forEach(one -> {
-        AtomicLongArray buckets =
-            counts.computeIfAbsent(one.kind(), _ -> new AtomicLongArray(Bucket.COUNT));
-        long _ = buckets.addAndGet(one.bucket(), one.n());
-      });
+      for (Count one : taken) {
+        long _ = buckets(one.kind()).addAndGet(one.bucket(), one.n());
+      }
       throw failure;
     }
   }
