@@ -269,7 +269,12 @@ final class ImagesIT {
 
   @Test
   void the_bill_of_materials_names_what_is_in_it() throws IOException {
-    List<Path> bills = find("target/*-cyclonedx.json");
+    // The jar's lies beside the binary's where both were built.
+    List<Path> bills =
+        find(
+            ServiceProcess.isNative()
+                ? "target/waybill-*-runner-cyclonedx.json"
+                : "target/quarkus-run-cyclonedx.json");
     assertEquals(1, bills.size(), bills.toString());
     JsonNode bill = new ObjectMapper().readTree(Files.readString(bills.getFirst()));
     assertEquals("CycloneDX", bill.path("bomFormat").asText());
