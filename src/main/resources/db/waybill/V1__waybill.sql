@@ -69,6 +69,8 @@ CREATE UNLOGGED TABLE waybill.rates (
 ) WITH (fillfactor = 20);
 
 -- Live jobs only: scheduled, ready, running. Finished ones leave by one statement (DELETE ... RETURNING into an INSERT).
+-- What a claim changes stands before what it leaves alone: a new version on the same page is logged without its common beginning and end,
+-- so with worker behind payload each claim logged the payload again (335 bytes a claim instead of 130).
 CREATE TABLE waybill.jobs (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   run_at          timestamptz NOT NULL DEFAULT now(),
@@ -83,13 +85,13 @@ CREATE TABLE waybill.jobs (
   payload_version smallint NOT NULL DEFAULT 1,
   admitted        boolean NOT NULL DEFAULT false,
   state           text NOT NULL DEFAULT 'ready',
+  worker          text,
   kind            text NOT NULL,
   tenant          text NOT NULL DEFAULT '',
   payload         jsonb NOT NULL DEFAULT '{}',
   dedupe_key      text,
   tags            text[],
   traceparent     text,
-  worker          text,
   last_error      text,
   progress        jsonb,
   attempts        jsonb
