@@ -3,6 +3,7 @@ package dev.waybill.api;
 import dev.waybill.access.Caller;
 import dev.waybill.db.Database;
 import dev.waybill.db.SqlState;
+import dev.waybill.enqueue.Gathering;
 import dev.waybill.enqueue.NewJob;
 import dev.waybill.enqueue.Queue;
 import jakarta.inject.Inject;
@@ -40,14 +41,21 @@ final class Enqueuing {
 
   private final Database database;
   private final Queue queue;
+  private final Gathering gathering;
   private final Requests requests;
   private final KnownKinds kinds;
   private final Semaphore batches = new Semaphore(BATCHES_AT_ONCE);
 
   @Inject
-  Enqueuing(DataSource dataSource, Queue queue, Requests requests, KnownKinds kinds) {
+  Enqueuing(
+      DataSource dataSource,
+      Queue queue,
+      Gathering gathering,
+      Requests requests,
+      KnownKinds kinds) {
     this.database = new Database(dataSource);
     this.queue = queue;
+    this.gathering = gathering;
     this.requests = requests;
     this.kinds = kinds;
   }
@@ -77,7 +85,7 @@ final class Enqueuing {
     }
     if (key == null && job.dedupeKey() == null) {
       // One statement, one round trip, and nothing to read: the answer is known.
-      Queue.Told told = database.run(connection -> queue.enqueueTold(connection, job));
+      Queue.Told told = gathering.enqueue(job);
       return new One(JobView.fresh(job, told, caller.payloads()), true);
     }
     if (key == null) {

@@ -9,6 +9,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Types;
 import java.time.OffsetDateTime;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -32,6 +33,21 @@ public final class Queue {
       """
       SELECT waybill.enqueue_rows(?::text[], ?::jsonb[], ?::text[], ?::integer[], ?::timestamptz[], ?::bigint[], ?::text[], ?::integer[],
         ?::text[], ?::integer[], ?::text[], room_taken => ?)
+      """;
+
+  /**
+   * With the times, as {@link #ENQUEUE}. Nothing happens when a tenant among them has a limit: room
+   * that is taken stays taken, also by a batch that another's refusal rolls back.
+   */
+  private static final String ENQUEUE_UNLIMITED =
+      """
+      SELECT r.id, now(), coalesce(r.run_at, now() + r.delay * interval '1 millisecond', now())
+      FROM ROWS FROM (
+        waybill.enqueue_rows(?::text[], ?::jsonb[], ?::text[], ?::integer[], ?::timestamptz[], ?::bigint[], ?::text[], ?::integer[],
+          ?::text[], ?::integer[], ?::text[], room_taken => true),
+        unnest(?::timestamptz[]), unnest(?::bigint[])
+      ) AS r(id, run_at, delay)
+      WHERE NOT (waybill.tenants_limited() AND EXISTS (SELECT FROM waybill.tenant_limits l WHERE l.tenant = ANY (?::text[])))
       """;
 
   private static final String TAKE_ROOMS =
@@ -116,17 +132,7 @@ public final class Queue {
   private static long[] enqueue(Connection connection, List<NewJob> jobs, boolean roomTaken)
       throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_ROWS)) {
-      statement.setArray(1, column(connection, "text", jobs, NewJob::kind, null));
-      statement.setArray(2, column(connection, "jsonb", jobs, NewJob::payload, null));
-      statement.setArray(3, column(connection, "text", jobs, NewJob::tenant, ""));
-      statement.setArray(4, column(connection, "int4", jobs, NewJob::priority, 0));
-      statement.setArray(5, column(connection, "timestamptz", jobs, NewJob::runAt, null));
-      statement.setArray(6, column(connection, "int8", jobs, Queue::delayMillis, null));
-      statement.setArray(7, column(connection, "text", jobs, NewJob::dedupeKey, null));
-      statement.setArray(8, column(connection, "int4", jobs, NewJob::maxAttempts, null));
-      statement.setArray(9, column(connection, "text", jobs, Queue::tags, null));
-      statement.setArray(10, column(connection, "int4", jobs, NewJob::payloadVersion, 1));
-      statement.setArray(11, column(connection, "text", jobs, NewJob::traceparent, null));
+      bind(statement, connection, jobs);
       statement.setBoolean(12, roomTaken);
       var ids = new long[jobs.size()];
       try (ResultSet rows = statement.executeQuery()) {
@@ -140,6 +146,50 @@ public final class Queue {
       }
       return ids;
     }
+  }
+
+  /**
+   * Like {@link #enqueue(Connection, List)}, and tells when that was; none of them, and the answer
+   * is empty, when a tenant among them has a limit.
+   */
+  List<Told> enqueueUnlimited(Connection connection, List<NewJob> jobs) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(ENQUEUE_UNLIMITED)) {
+      bind(statement, connection, jobs);
+      statement.setArray(12, column(connection, "timestamptz", jobs, NewJob::runAt, null));
+      statement.setArray(13, column(connection, "int8", jobs, Queue::delayMillis, null));
+      statement.setArray(
+          14,
+          connection.createArrayOf("text", jobs.stream().map(NewJob::tenant).distinct().toArray()));
+      var told = new ArrayList<Told>(jobs.size());
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          told.add(
+              new Told(
+                  rows.getLong(1),
+                  rows.getObject(2, OffsetDateTime.class),
+                  rows.getObject(3, OffsetDateTime.class)));
+        }
+      }
+      if (!told.isEmpty() && told.size() != jobs.size()) {
+        throw new IllegalStateException("enqueued " + told.size() + " jobs of " + jobs.size());
+      }
+      return told;
+    }
+  }
+
+  private static void bind(PreparedStatement statement, Connection connection, List<NewJob> jobs)
+      throws SQLException {
+    statement.setArray(1, column(connection, "text", jobs, NewJob::kind, null));
+    statement.setArray(2, column(connection, "jsonb", jobs, NewJob::payload, null));
+    statement.setArray(3, column(connection, "text", jobs, NewJob::tenant, ""));
+    statement.setArray(4, column(connection, "int4", jobs, NewJob::priority, 0));
+    statement.setArray(5, column(connection, "timestamptz", jobs, NewJob::runAt, null));
+    statement.setArray(6, column(connection, "int8", jobs, Queue::delayMillis, null));
+    statement.setArray(7, column(connection, "text", jobs, NewJob::dedupeKey, null));
+    statement.setArray(8, column(connection, "int4", jobs, NewJob::maxAttempts, null));
+    statement.setArray(9, column(connection, "text", jobs, Queue::tags, null));
+    statement.setArray(10, column(connection, "int4", jobs, NewJob::payloadVersion, 1));
+    statement.setArray(11, column(connection, "text", jobs, NewJob::traceparent, null));
   }
 
   /** An array without its elements stands for defaults throughout: nothing to send, or to read. */
