@@ -39,6 +39,14 @@ final class Pool {
 
   private static final long SHORT_JOB_NANOS = 20_000_000;
   private static final long IDLE_MILLIS_MIN = 5;
+
+  /**
+   * After a claim that took all there was. At 1,000 jobs a second 8 ms, against 5, take 9 % off the
+   * server's work for a job, and put 1 to 2 ms on a pickup's p99; 11 ms take 2 % more and put 3 ms
+   * on it.
+   */
+  private static final long TOGETHER_MILLIS = 8;
+
   private static final long IDLE_MILLIS_MAX = 1_280;
 
   /**
@@ -194,9 +202,8 @@ final class Pool {
     if (!batch.isEmpty()) {
       batch.forEach(this::start);
       if (!claimer.knowsMore()) {
-        // All there was. What comes meanwhile comes in one claim: at 1,000 jobs a second, half of
-        // the statements.
-        idle(IDLE_MILLIS_MIN);
+        // All there was. What comes meanwhile comes in one claim.
+        idle(TOGETHER_MILLIS);
       }
       return IDLE_MILLIS_MIN;
     }
