@@ -10,20 +10,24 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import javax.sql.DataSource;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Writes jobs that come at the same time with one statement and one commit; each caller gets what
- * it would get alone. Nobody waits for company: who comes while fewer than {@value #WRITERS} write
- * writes at once, and who comes later is written by the next of those who wait, together with all
- * who wait by then. It has no threads of its own: the callers do the work.
+ * it would get alone. Nobody waits for company: who comes while nobody writes writes at once, and
+ * who comes later is written by the next of those who wait, together with all who wait by then. One
+ * writer at a time is what costs the database least; but where a commit takes long, or a lock holds
+ * the writer up, whoever has waited for {@value #SOON_MILLIS} ms writes beside it, up to {@value
+ * #WRITERS_MAX} at once. It has no threads of its own: the callers do the work.
  */
 @Singleton
 public final class Gathering {
 
-  private static final int WRITERS = 2;
+  private static final int WRITERS_MAX = 4;
+  private static final long SOON_MILLIS = 2;
   private static final int BATCH_MAX = 100;
   private static final int BATCH_CHARS = 1 << 20;
   private static final int WAITING_MAX = 1_000;
@@ -75,10 +79,15 @@ public final class Gathering {
   private static final class Place {
     private final NewJob job;
     private final Thread thread = Thread.currentThread();
+    private final long soonNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON_MILLIS);
     private volatile @Nullable Answer answer;
 
     Place(NewJob job) {
       this.job = job;
+    }
+
+    boolean waitsLong() {
+      return System.nanoTime() - soonNanos >= 0;
     }
 
     void tell(Answer told) {
@@ -129,7 +138,7 @@ public final class Gathering {
 
   /** Null when there is no need to wait: the caller counts as a writer now. */
   private synchronized @Nullable Place place(NewJob job) throws SQLException {
-    if (writers < WRITERS) {
+    if (writers == 0) {
       writers++;
       return null;
     }
@@ -141,13 +150,19 @@ public final class Gathering {
     return place;
   }
 
-  /** This writer is done: the first of those who wait takes its turn. */
+  /**
+   * This writer is done: the first of those who wait takes its turn, unless another writer will
+   * come to it before it has waited long.
+   */
   private void handOn() {
     @Nullable Place next;
     synchronized (this) {
-      next = waiting.poll();
-      if (next == null) {
+      next = waiting.peek();
+      if (next == null || (writers > 1 && !next.waitsLong())) {
+        next = null;
         writers--;
+      } else {
+        waiting.remove();
       }
     }
     if (next != null) {
@@ -172,7 +187,12 @@ public final class Gathering {
         if (taken) {
           LockSupport.park(this);
         } else {
-          LockSupport.parkNanos(this, untilNanos - System.nanoTime());
+          boolean waitsLong = place.waitsLong();
+          if (waitsLong && writesBeside(place)) {
+            return new Answer.Lead();
+          }
+          LockSupport.parkNanos(
+              this, (waitsLong ? untilNanos : place.soonNanos) - System.nanoTime());
         }
         interrupted |= Thread.interrupted();
         if (!taken && (interrupted || System.nanoTime() - untilNanos >= 0)) {
@@ -196,6 +216,14 @@ public final class Gathering {
 
   private synchronized boolean withdraw(Place place) {
     return waiting.remove(place);
+  }
+
+  private synchronized boolean writesBeside(Place place) {
+    if (writers == WRITERS_MAX || !waiting.remove(place)) {
+      return false;
+    }
+    writers++;
+    return true;
   }
 
   /**

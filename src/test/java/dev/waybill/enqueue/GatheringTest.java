@@ -32,7 +32,7 @@ class GatheringTest {
 
   @RegisterExtension static final TestDatabase DB = new TestDatabase();
 
-  private static final int WRITERS = 2;
+  private static final int WRITERS = 4;
   private static final String BLOCKED =
       """
       SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'gathering'
@@ -82,13 +82,13 @@ class GatheringTest {
     return callers.submit(() -> to.enqueue(job));
   }
 
-  /** Two that write, and are held up. */
-  private List<Future<Queue.Told>> occupy() {
-    var first =
-        IntStream.range(0, WRITERS)
-            .mapToObj(n -> post(gathering, NewJob.of("k", "{\"first\": " + n + "}")))
-            .toList();
-    awaitBlocked(WRITERS);
+  /** As many as may write, one after the other, since each before it is held up. */
+  private List<Future<Queue.Told>> occupy(Gathering which) {
+    var first = new ArrayList<Future<Queue.Told>>();
+    while (first.size() < WRITERS) {
+      first.add(post(which, NewJob.of("k", "{\"first\": " + first.size() + "}")));
+      awaitBlocked(first.size());
+    }
     return first;
   }
 
@@ -124,7 +124,7 @@ class GatheringTest {
   @Test
   void those_who_wait_share_a_transaction_and_each_gets_its_own_answer() throws Exception {
     Connection lock = hold();
-    var first = occupy();
+    var first = occupy(gathering);
     var soon = OffsetDateTime.now(ZoneOffset.UTC).plusHours(1);
     var posts =
         line(
@@ -162,13 +162,15 @@ class GatheringTest {
               ELSE traceparent = '00-1-2-01' AND tags IS NULL END)
             FROM waybill.jobs WHERE jsonb_exists(payload, 'n')
             """));
-    assertEquals(WRITERS + 1, DB.number(TRANSACTIONS));
+    assertTrue(
+        DB.number(TRANSACTIONS) < WRITERS + posts.size(),
+        "each writer hands on to another, so they are one to four batches");
   }
 
   @Test
   void what_is_wrong_with_one_is_told_to_that_one_alone() throws Exception {
     Connection lock = hold();
-    occupy();
+    occupy(gathering);
     var posts =
         line(
             NewJob.of("k", "{}"),
@@ -195,7 +197,7 @@ class GatheringTest {
     DB.execute("SELECT waybill.limit_tenant('small', 0.001, 2, NULL)");
     try {
       Connection lock = hold();
-      occupy();
+      occupy(gathering);
       var small = NewJob.of("k", "{}").withTenant("small");
       var posts = line(small, NewJob.of("k", "{}"), small, NewJob.of("k", "{}"), small);
       release(lock);
@@ -220,7 +222,7 @@ class GatheringTest {
   void when_the_connection_breaks_all_who_were_written_hear_it_and_nobody_is_tried_again()
       throws Exception {
     Connection lock = hold();
-    var first = occupy();
+    var first = occupy(gathering);
     var posts =
         line(IntStream.range(0, 10).mapToObj(_ -> NewJob.of("k", "{}")).toArray(NewJob[]::new));
     String kill = BLOCKED.replace("count(*)", "count(pg_terminate_backend(pid))");
@@ -229,7 +231,7 @@ class GatheringTest {
       assertEquals(SqlState.UNREACHABLE, SqlState.of(refused(post)));
     }
     await().until(() -> gathering.waiting() == 0 && DB.number(kill) > 0);
-    // The second writer may have led some of them.
+    // Each of the writers may have led some of them.
     await()
         .until(() -> {
           DB.number(kill);
@@ -247,8 +249,7 @@ class GatheringTest {
   void who_finds_no_place_or_gets_no_turn_is_refused_and_its_job_never_was() throws Exception {
     var narrow = new Gathering(dataSource, queue, 2, Duration.ofMillis(500));
     Connection lock = hold();
-    var first = List.of(post(narrow, NewJob.of("k", "{}")), post(narrow, NewJob.of("k", "{}")));
-    awaitBlocked(WRITERS);
+    var first = occupy(narrow);
     var waiting = List.of(post(narrow, NewJob.of("k", "{}")), post(narrow, NewJob.of("k", "{}")));
     await().pollInterval(Duration.ofMillis(1)).until(() -> narrow.waiting() == 2);
     SQLException full =
@@ -267,7 +268,7 @@ class GatheringTest {
   @Test
   void who_is_interrupted_before_its_turn_leaves_and_the_others_go_on() throws Exception {
     Connection lock = hold();
-    occupy();
+    occupy(gathering);
     var posts = line(NewJob.of("k", "{}"), NewJob.of("gone", "{}"), NewJob.of("k", "{}"));
     assertTrue(posts.get(1).cancel(true));
     await().until(() -> gathering.waiting() == 2);
