@@ -56,6 +56,7 @@ public final class Listener {
     properties.setProperty("loginTimeout", "5");
     properties.setProperty("socketTimeout", String.valueOf(SOCKET_TIMEOUT_SECONDS));
     properties.setProperty("tcpKeepAlive", "true");
+    properties.setProperty("socketFactory", PromptSockets.class.getName());
   }
 
   public void start() {
