@@ -780,7 +780,7 @@ def main():
     ask.add_argument("--tenants", default="1,10,100,1000")
     ask.add_argument("--processes", default="1,2,4")
     ask.add_argument("--backlogs", default="10000,1000000,10000000")
-    ask.add_argument("--slots", type=int, default=1_000, help="of Waybill's pool")
+    ask.add_argument("--slots", type=int, default=2_000, help="of Waybill's pool")
     ask.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a setting for Waybill's processes")
     ask.add_argument("--java-opts", default="", help="options for Waybill's JVM")
     ask.add_argument("--where", default=tempfile.gettempdir(), help="directory for the server's data")
