@@ -194,7 +194,7 @@ public final class KindsResource {
           Kinds.replace(connection, name, policy);
           return stored(connection, name);
         });
-    policies.refresh();
+    policies.refreshIfPossible();
     return answer(made[0] ? 201 : 200, stored);
   }
 
@@ -256,7 +256,7 @@ public final class KindsResource {
           Kinds.pause(connection, name, paused);
           return stored(connection, name);
         });
-    policies.refresh();
+    policies.refreshIfPossible();
     return answer(200, stored);
   }
 

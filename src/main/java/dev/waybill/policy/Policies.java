@@ -15,11 +15,14 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
 /** The policies as last read; {@link #refresh} is called every few seconds. */
 @Singleton
 public final class Policies {
+
+  private static final Logger LOG = Logger.getLogger(Policies.class);
 
   private static final String READ =
       """
@@ -96,6 +99,18 @@ public final class Policies {
                 Collectors.groupingBy(kind -> of(kind).delivery(), Collectors.toUnmodifiableSet()));
     readNanos = System.nanoTime();
     everRead = true;
+  }
+
+  /**
+   * After a change that is committed, which must not be answered as a failure: what cannot be read
+   * now is read within two seconds, as everywhere else.
+   */
+  public void refreshIfPossible() {
+    try {
+      refresh();
+    } catch (SQLException failure) {
+      LOG.debugf(failure, "policies not read after a change");
+    }
   }
 
   /** Whether the database could be read lately. */

@@ -12,6 +12,7 @@ import java.net.http.HttpClient;
 import java.net.http.HttpHeaders;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
@@ -30,11 +31,11 @@ final class Door {
           .connectTimeout(Duration.ofSeconds(5))
           .build();
 
-  private final int port;
+  private final ServiceProcess process;
   private final Document document;
 
   Door(ServiceProcess process) throws IOException {
-    this.port = process.port();
+    this.process = process;
     this.document = Document.of(process.rest());
   }
 
@@ -114,7 +115,7 @@ final class Door {
   Reply send(String method, String path, Map<String, String> headers, byte[] body)
       throws IOException {
     var request =
-        HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + path))
+        HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + process.port() + path))
             .timeout(Duration.ofSeconds(60))
             .method(method, HttpRequest.BodyPublishers.ofByteArray(body));
     headers.forEach(request::header);
@@ -126,6 +127,8 @@ final class Door {
           response.headers().firstValue("Content-Type").orElse(""),
           response.headers(),
           new String(response.body(), StandardCharsets.UTF_8));
+    } catch (HttpTimeoutException silence) {
+      throw new IOException(method + " " + path + " got no answer" + process.dump(), silence);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
       throw new IOException(interrupted);

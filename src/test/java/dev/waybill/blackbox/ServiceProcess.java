@@ -12,6 +12,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import org.awaitility.Awaitility;
 
 /** One process of the service, started from the artifact that the build made. */
@@ -148,6 +149,13 @@ final class ServiceProcess implements AutoCloseable {
         + worker
         + " stderr\n"
         + read(err());
+  }
+
+  /** What it said, and what its threads are at. */
+  String dump() throws IOException {
+    Signals.send("QUIT", process.pid());
+    LockSupport.parkNanos(TimeUnit.SECONDS.toNanos(2));
+    return output();
   }
 
   List<String> lines() {
