@@ -56,7 +56,18 @@ public final class Listener {
     properties.setProperty("loginTimeout", "5");
     properties.setProperty("socketTimeout", String.valueOf(SOCKET_TIMEOUT_SECONDS));
     properties.setProperty("tcpKeepAlive", "true");
-    properties.setProperty("socketFactory", PromptSockets.class.getName());
+    if (driverSees(PromptSockets.class)) {
+      properties.setProperty("socketFactory", PromptSockets.class.getName());
+    }
+  }
+
+  /** In Quarkus' development mode it does not: another class loader. */
+  private static boolean driverSees(Class<?> ours) {
+    try {
+      return Class.forName(ours.getName(), false, Driver.class.getClassLoader()) == ours;
+    } catch (ClassNotFoundException _) {
+      return false;
+    }
   }
 
   public void start() {

@@ -75,6 +75,12 @@ public final class Gathering {
     record Failed(Throwable why) implements Answer {}
   }
 
+  // Made before they are needed: who has a turn must be able to hand it on, also without memory.
+  private static final Answer LEAD = new Answer.Lead();
+  private static final Answer ALONE = new Answer.Alone();
+  private static final Answer FAILED =
+      new Answer.Failed(new IllegalStateException("not written to its end"));
+
   /** Of one caller that waits. */
   private static final class Place {
     private final NewJob job;
@@ -97,8 +103,9 @@ public final class Gathering {
   }
 
   /**
-   * Enqueues in a transaction that is nobody else's business, and answers after its commit. Not for
-   * a job with a dedupe key: that may be there already, and whoever has its key may be in the way.
+   * Enqueues in a transaction that is nobody else's business, and answers after its commit: not
+   * within a transaction of the caller's. Not for a job with a dedupe key: that may be there
+   * already, and whoever has its key may be in the way.
    *
    * @throws SQLException as alone; of a COMMIT that got no answer, all whose jobs were in it hear
    */
@@ -110,14 +117,7 @@ public final class Gathering {
       return alone(job);
     }
     @Nullable Place place = place(job);
-    if (place == null) {
-      try {
-        return alone(job);
-      } finally {
-        handOn();
-      }
-    }
-    Answer answer = await(place);
+    Answer answer = place == null ? LEAD : await(place);
     return take(job, answer instanceof Answer.Lead ? lead(job) : answer);
   }
 
@@ -166,7 +166,7 @@ public final class Gathering {
       }
     }
     if (next != null) {
-      next.tell(new Answer.Lead());
+      next.tell(LEAD);
     }
   }
 
@@ -181,6 +181,11 @@ public final class Gathering {
     try {
       while (true) {
         @Nullable Answer answer = place.answer;
+        if (answer instanceof Answer.Lead && interrupted) {
+          // The first read of a virtual thread that is interrupted closes the connection.
+          handOn();
+          throw notInTime();
+        }
         if (answer != null) {
           return answer;
         }
@@ -189,7 +194,7 @@ public final class Gathering {
         } else {
           boolean waitsLong = place.waitsLong();
           if (waitsLong && writesBeside(place)) {
-            return new Answer.Lead();
+            return LEAD;
           }
           LockSupport.parkNanos(
               this, (waitsLong ? untilNanos : place.soonNanos) - System.nanoTime());
@@ -197,7 +202,7 @@ public final class Gathering {
         interrupted |= Thread.interrupted();
         if (!taken && (interrupted || System.nanoTime() - untilNanos >= 0)) {
           if (withdraw(place)) {
-            throw new SQLException("the database did not get to this job in time", "57014");
+            throw notInTime();
           }
           taken = true;
         }
@@ -207,6 +212,10 @@ public final class Gathering {
         Thread.currentThread().interrupt();
       }
     }
+  }
+
+  private static SQLException notInTime() {
+    return new SQLException("the database did not get to this job in time", "57014");
   }
 
   /** How many wait for their turn. */
@@ -231,17 +240,18 @@ public final class Gathering {
    * idle while these answer their callers.
    */
   private Answer lead(NewJob mine) {
-    List<Place> others = gather(mine);
-    List<Answer> answers;
+    var others = new ArrayList<Place>();
+    List<Answer> answers = List.of();
     try {
+      gather(mine, others);
       answers = write(mine, others);
+      return answers.getFirst();
     } finally {
       handOn();
+      for (int i = 0; i < others.size(); i++) {
+        others.get(i).tell(answers.isEmpty() ? FAILED : answers.get(i + 1));
+      }
     }
-    for (int i = 0; i < others.size(); i++) {
-      others.get(i).tell(answers.get(i + 1));
-    }
-    return answers.getFirst();
   }
 
   private List<Answer> write(NewJob mine, List<Place> others) {
@@ -256,31 +266,29 @@ public final class Gathering {
       List<Queue.Told> told = database.run(connection -> queue.enqueueUnlimited(connection, jobs));
       if (told.isEmpty()) {
         apartUntilNanos = System.nanoTime() + APART.toNanos();
-        return Collections.nCopies(all, new Answer.Alone());
+        return Collections.nCopies(all, ALONE);
       }
       return told.stream().<Answer>map(Answer.There::new).toList();
     } catch (SQLException failure) {
       // Unless the outcome is unknown it was rolled back as a whole: alone, they find out whose job
       // it was.
       return Collections.nCopies(
-          all,
-          others.isEmpty() || unknown(failure) ? new Answer.Failed(failure) : new Answer.Alone());
+          all, others.isEmpty() || unknown(failure) ? new Answer.Failed(failure) : ALONE);
     } catch (RuntimeException | Error bug) {
       return Collections.nCopies(all, new Answer.Failed(bug));
     }
   }
 
-  private synchronized List<Place> gather(NewJob first) {
-    var others = new ArrayList<Place>();
+  private synchronized void gather(NewJob first, List<Place> others) {
     long chars = first.payload().length();
     while (others.size() < BATCH_MAX - 1) {
       @Nullable Place next = waiting.peek();
       if (next == null || (chars += next.job.payload().length()) > BATCH_CHARS) {
         break;
       }
-      others.add(waiting.remove());
+      others.add(next);
+      waiting.remove();
     }
-    return others;
   }
 
   /** The COMMIT may have come through, or the same again would only take as long again. */

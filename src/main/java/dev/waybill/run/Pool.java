@@ -340,8 +340,15 @@ final class Pool {
    * would be a tenth of the time between two claims.
    */
   private void start(List<Claimed> batch) {
+    List<Running> attempts;
+    try {
+      attempts = batch.stream().map(this::attempt).toList();
+    } catch (RuntimeException | Error bug) {
+      // Their leases run out; the slots must not be lost with them.
+      free.release(batch.size());
+      throw bug;
+    }
     settler.expect(batch.size());
-    List<Running> attempts = batch.stream().map(this::attempt).toList();
     running.addAll(attempts);
     if (attempts.size() < STARTED_APART) {
       attempts.forEach(this::start);
@@ -444,9 +451,9 @@ final class Pool {
       return Outcome.dead("no attempt left: the limit is " + job.maxAttempts());
     }
     Outcome outcome;
-    attempt.begin();
     try {
-      outcome = duties.run(job, attempt);
+      outcome =
+          attempt.begin() ? duties.run(job, attempt) : Outcome.retry("stopped before it began");
     } catch (Throwable failure) {
       // An Error of a handler is the handler's failure, like any other: the service goes on.
       outcome = Outcome.retry(ErrorText.of(failure));

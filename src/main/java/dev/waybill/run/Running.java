@@ -113,12 +113,13 @@ final class Running implements JobContext {
     return stop.get();
   }
 
-  /** From its own thread, before the handler. */
-  void begin() {
+  /**
+   * From its own thread, before the handler. False: it was told to stop before it could begin, and
+   * perhaps somebody else has the job by now.
+   */
+  boolean begin() {
     thread = Thread.currentThread();
-    if (stop.get() != null) {
-      Thread.currentThread().interrupt();
-    }
+    return stop.get() == null;
   }
 
   /** From its own thread, after the handler: a late interrupt must not hit what comes then. */

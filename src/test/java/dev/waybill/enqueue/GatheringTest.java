@@ -247,7 +247,7 @@ class GatheringTest {
 
   @Test
   void who_finds_no_place_or_gets_no_turn_is_refused_and_its_job_never_was() throws Exception {
-    var narrow = new Gathering(dataSource, queue, 2, Duration.ofMillis(500));
+    var narrow = new Gathering(dataSource, queue, 2, Duration.ofSeconds(3));
     Connection lock = hold();
     var first = occupy(narrow);
     var waiting = List.of(post(narrow, NewJob.of("k", "{}")), post(narrow, NewJob.of("k", "{}")));
