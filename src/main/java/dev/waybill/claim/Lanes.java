@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -45,6 +46,9 @@ final class Lanes {
   private final ArrayDeque<Lane> emptied = new ArrayDeque<>();
 
   private static final int EMPTIED_MAX = 16;
+
+  /** Between now() of a producer and its commit, mostly. */
+  private static final long LATE_MICROS = 50_000;
 
   boolean isEmpty() {
     return turns.isEmpty();
@@ -134,9 +138,21 @@ final class Lanes {
   }
 
   private void remember(Lane lane) {
-    emptied.removeIf(
-        l -> l.sameLane(lane) && l.kind().equals(lane.kind()) && l.tenant().equals(lane.tenant()));
-    emptied.add(lane);
+    Lane end = lane;
+    for (Iterator<Lane> known = emptied.iterator(); known.hasNext(); ) {
+      Lane before = known.next();
+      if (before.sameLane(lane)
+          && before.kind().equals(lane.kind())
+          && before.tenant().equals(lane.tenant())) {
+        known.remove();
+        // It was begun so much before its end, and must not begin earlier each time.
+        if (lane.lowMicros() < before.lowMicros()
+            && lane.lowMicros() >= before.lowMicros() - LATE_MICROS) {
+          end = before;
+        }
+      }
+    }
+    emptied.add(end);
     if (emptied.size() > EMPTIED_MAX) {
       emptied.remove();
     }
@@ -144,12 +160,14 @@ final class Lanes {
 
   /**
    * Takes the emptied lanes for lanes that have something again; of these kinds, each with the
-   * newest payload version that can be read. What was known besides is forgotten.
+   * newest payload version that can be read. They begin a little before their end: of several
+   * producers, one that began earlier may commit later. What was known besides is forgotten.
    */
   boolean recall(Map<String, Integer> open) {
     refresh(
         emptied.stream()
             .filter(lane -> lane.payloadVersion() <= open.getOrDefault(lane.kind(), 0))
+            .map(lane -> lane.from(lane.lowMicros() - LATE_MICROS, 0))
             .toList());
     return !isEmpty();
   }

@@ -60,11 +60,19 @@ final class Pool {
 
   /**
    * A sweep at least this often, however busy: new tenants, late commits and retries are found by
-   * it.
+   * it. Sweeps take a tenth of the time at most, but late commits are found within two seconds.
    */
-  private static final long SWEEP_NANOS = 100_000_000;
+  private static final long SWEEP_NANOS_BUSY = 100_000_000;
 
-  /** Sweeps take a tenth of the time at most, but late commits are found within two seconds. */
+  private static final long SWEEP_SHARE_BUSY = 10;
+
+  /**
+   * As often where nothing is known, if that costs little; a fortieth of the time at most, since
+   * what comes meanwhile waits for it.
+   */
+  private static final long SWEEP_NANOS = 10_000_000;
+
+  private static final long SWEEP_SHARE = 40;
   private static final long SWEEP_NANOS_MAX = 1_500_000_000;
 
   private static final long NEWS_NANOS = 20_000_000;
@@ -105,8 +113,13 @@ final class Pool {
   private final AtomicLong usualNanos = new AtomicLong(SHORT_JOB_NANOS);
 
   private @Nullable Thread loop;
-  private long sweepEveryNanos = SWEEP_NANOS;
-  private long sweptNanos = System.nanoTime() - SWEEP_NANOS;
+  private long sweepTookNanos;
+  private long sweptNanos = System.nanoTime() - SWEEP_NANOS_BUSY;
+
+  /**
+   * The next look is a sweep, however dear: it was armed, and what came in between must be seen.
+   */
+  private boolean sweepFirst;
 
   /** Since the last sweep a claim was made from lanes that were only remembered. */
   private boolean guessed;
@@ -268,27 +281,38 @@ final class Pool {
     }
   }
 
-  /** Claims from the lanes that are known, after a sweep when that is due. */
+  /**
+   * Claims from the lanes that are known, after a sweep when that is due. Where a sweep is dear,
+   * since a held snapshot keeps dead entries at the head of each lane, it is made seldom, and the
+   * lanes that were emptied last are asked meanwhile: a claim begins where the last one ended.
+   */
   private List<Claimed> look(int slots, long now) throws SQLException {
-    // Once between two sweeps: or what wakes this pod all the time would keep new lanes from view.
-    boolean guess = news && !guessed && !claimer.knowsMore() && claimer.recall();
+    boolean knowsMore = claimer.knowsMore();
+    long every =
+        knowsMore
+            ? Math.max(SWEEP_NANOS_BUSY, SWEEP_SHARE_BUSY * sweepTookNanos)
+            : Math.max(SWEEP_NANOS, SWEEP_SHARE * sweepTookNanos);
+    boolean due = sweepFirst || now - sweptNanos > Math.min(every, SWEEP_NANOS_MAX);
+    // When something came, once between two sweeps though one is due: it is the quicker answer.
+    boolean guess = !knowsMore && (!due || (news && !guessed)) && claimer.recall();
     if (guess) {
       guessed = true;
-      news = false;
       List<Claimed> batch = claimer.claim(slots);
-      if (!batch.isEmpty()) {
+      if (!batch.isEmpty() || !due) {
+        news &= batch.isEmpty();
         return batch;
       }
     }
     // What is new may be of a kind that is not held up; but each promotion is news.
     boolean newsWhileHeld = news && claimer.heldMillis() > 0 && now - sweptNanos > NEWS_NANOS;
-    if (guess || !claimer.knowsMore() || newsWhileHeld || now - sweptNanos > sweepEveryNanos) {
+    if (due || !claimer.knowsMore() || newsWhileHeld) {
       news = false;
+      sweepFirst = false;
       long beganNanos = System.nanoTime();
       claimer.sweep();
       guessed = false;
       sweptNanos = System.nanoTime();
-      sweepEveryNanos = Math.clamp(10 * (sweptNanos - beganNanos), SWEEP_NANOS, SWEEP_NANOS_MAX);
+      sweepTookNanos = sweptNanos - beganNanos;
     }
     return claimer.claim(slots);
   }
@@ -312,6 +336,7 @@ final class Pool {
       armedNanos = now;
       armed = true; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
       claimer.arm();
+      sweepFirst = true;
       return true;
     } catch (SQLException | RuntimeException failure) {
       armed = false;
