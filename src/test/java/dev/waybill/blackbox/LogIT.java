@@ -66,6 +66,8 @@ final class LogIT {
   void an_idle_service_says_nothing() throws Exception {
     TestDatabase database = TestPostgres.shared().newDatabase();
     ServiceProcess process = ServiceProcess.on(database).with("WAYBILL_LOG", "json").startReady();
+    // It is ready a moment before it has said so.
+    Awaitility.await().until(() -> process.output().contains("\"message\":\"Waybill is ready"));
     long said = Files.size(process.out());
     Awaitility.await("two rounds of every beat but the hourly ones")
         .atMost(ServiceProcess.PATIENCE)
