@@ -146,7 +146,22 @@ public final class Claimer {
    * nothing, a sweep is to be made.
    */
   public boolean recall() {
-    return lanes.recall(open());
+    return lanes.recall(recallable());
+  }
+
+  /**
+   * Whether all lanes that were emptied since the last sweep would be recalled. Those of a kind
+   * that has caps are not: without room for them, an empty one could not be told from a full one.
+   */
+  public boolean remembersAll() {
+    return lanes.remembersAll(recallable().keySet());
+  }
+
+  private Map<String, Integer> recallable() {
+    Map<String, Integer> kinds = open();
+    Set<String> bounded = wanted.room().keySet();
+    kinds.keySet().removeIf(kind -> bounded.contains(kind) || policies.of(kind).caps().any());
+    return kinds;
   }
 
   private Map<String, Integer> open() {
@@ -158,7 +173,7 @@ public final class Claimer {
   /** Looks for what is ready. */
   public void sweep() throws SQLException {
     Map<String, Integer> open = open();
-    lanes.refresh(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
+    lanes.swept(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
   }
 
   public Set<String> kinds() {

@@ -47,6 +47,10 @@ final class Lanes {
 
   private static final int EMPTIED_MAX = 16;
 
+  // Since the last sweep.
+  private final Set<String> emptiedKinds = new HashSet<>();
+  private boolean forgot;
+
   /** Between now() of a producer and its commit, mostly. */
   private static final long LATE_MICROS = 50_000;
 
@@ -58,11 +62,17 @@ final class Lanes {
     return turns.size();
   }
 
+  void swept(List<Lane> found) {
+    forgot = false;
+    emptiedKinds.clear();
+    refresh(found);
+  }
+
   /**
    * Takes over what a sweep found. Tenants known before keep their turn; new ones come first, since
    * they have not had one.
    */
-  void refresh(List<Lane> found) {
+  private void refresh(List<Lane> found) {
     var known = new ArrayList<>(turns);
     lanesOf.clear();
     turns.clear();
@@ -137,6 +147,10 @@ final class Lanes {
     }
   }
 
+  /**
+   * It ended where it ended last, whatever of before that a sweep found since: a recall must not
+   * walk again what lies between.
+   */
   private void remember(Lane lane) {
     Lane end = lane;
     for (Iterator<Lane> known = emptied.iterator(); known.hasNext(); ) {
@@ -145,17 +159,20 @@ final class Lanes {
           && before.kind().equals(lane.kind())
           && before.tenant().equals(lane.tenant())) {
         known.remove();
-        // It was begun so much before its end, and must not begin earlier each time.
-        if (lane.lowMicros() < before.lowMicros()
-            && lane.lowMicros() >= before.lowMicros() - LATE_MICROS) {
-          end = before;
-        }
+        end = lane.lowMicros() < before.lowMicros() ? before : lane;
       }
     }
     emptied.add(end);
+    emptiedKinds.add(end.kind());
     if (emptied.size() > EMPTIED_MAX) {
       emptied.remove();
+      forgot = true;
     }
+  }
+
+  /** Whether what was emptied since the last sweep would be recalled, if these kinds are. */
+  boolean remembersAll(Set<String> recallable) {
+    return !forgot && recallable.containsAll(emptiedKinds);
   }
 
   /**

@@ -67,12 +67,11 @@ final class Pool {
   private static final long SWEEP_SHARE_BUSY = 10;
 
   /**
-   * As often where nothing is known, if that costs little; a fortieth of the time at most, since
-   * what comes meanwhile waits for it.
+   * Where nothing is known, a fortieth of the time at most, since what comes meanwhile waits for
+   * it.
    */
-  private static final long SWEEP_NANOS = 10_000_000;
-
   private static final long SWEEP_SHARE = 40;
+
   private static final long SWEEP_NANOS_MAX = 1_500_000_000;
 
   private static final long NEWS_NANOS = 20_000_000;
@@ -114,12 +113,16 @@ final class Pool {
 
   private @Nullable Thread loop;
   private long sweepTookNanos;
+  private long tookBeforeNanos;
   private long sweptNanos = System.nanoTime() - SWEEP_NANOS_BUSY;
 
   /**
    * The next look is a sweep, however dear: it was armed, and what came in between must be seen.
    */
   private boolean sweepFirst;
+
+  /** The last look that found nothing was no sweep. */
+  private boolean unswept;
 
   /** Since the last sweep a claim was made from lanes that were only remembered. */
   private boolean guessed;
@@ -226,6 +229,12 @@ final class Pool {
     if ((claimer.knowsMore() && !held) || (idleMillis > ARM_AFTER_MILLIS && arm())) {
       return idleMillis;
     }
+    if (unswept) {
+      // The sweep is not put off by a long sleep.
+      long dueNanos = sweptNanos + sweepEvery(false) - System.nanoTime();
+      idle(Math.clamp(TimeUnit.NANOSECONDS.toMillis(dueNanos) + 1, 1, idleMillis));
+      return idleMillis;
+    }
     idle(held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis);
     return woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
   }
@@ -287,34 +296,61 @@ final class Pool {
    * lanes that were emptied last are asked meanwhile: a claim begins where the last one ended.
    */
   private List<Claimed> look(int slots, long now) throws SQLException {
+    unswept = false;
     boolean knowsMore = claimer.knowsMore();
-    long every =
-        knowsMore
-            ? Math.max(SWEEP_NANOS_BUSY, SWEEP_SHARE_BUSY * sweepTookNanos)
-            : Math.max(SWEEP_NANOS, SWEEP_SHARE * sweepTookNanos);
-    boolean due = sweepFirst || now - sweptNanos > Math.min(every, SWEEP_NANOS_MAX);
+    long since = now - sweptNanos;
+    boolean due = sweepFirst || since > sweepEvery(knowsMore);
+    boolean told = news;
     // When something came, once between two sweeps though one is due: it is the quicker answer.
-    boolean guess = !knowsMore && (!due || (news && !guessed)) && claimer.recall();
+    boolean guess =
+        !knowsMore && (due ? told && !guessed : claimer.remembersAll()) && claimer.recall();
     if (guess) {
       guessed = true;
+      news = false;
       List<Claimed> batch = claimer.claim(slots);
-      if (!batch.isEmpty() || !due) {
-        news &= batch.isEmpty();
+      if (!batch.isEmpty()) {
+        return batch;
+      }
+      if (told) {
+        news = true;
+      }
+      if (!due && !(told && since > Math.max(NEWS_NANOS, SWEEP_SHARE_BUSY * sweepTookNanos))) {
+        unswept = true;
         return batch;
       }
     }
     // What is new may be of a kind that is not held up; but each promotion is news.
-    boolean newsWhileHeld = news && claimer.heldMillis() > 0 && now - sweptNanos > NEWS_NANOS;
-    if (due || !claimer.knowsMore() || newsWhileHeld) {
-      news = false;
-      sweepFirst = false;
-      long beganNanos = System.nanoTime();
-      claimer.sweep();
-      guessed = false;
-      sweptNanos = System.nanoTime();
-      sweepTookNanos = sweptNanos - beganNanos;
+    boolean newsWhileHeld = news && claimer.heldMillis() > 0 && since > NEWS_NANOS;
+    if (due || guess || !claimer.knowsMore() || newsWhileHeld) {
+      sweep();
     }
     return claimer.claim(slots);
+  }
+
+  private long sweepEvery(boolean knowsMore) {
+    return Math.min(
+        SWEEP_NANOS_MAX,
+        knowsMore
+            ? Math.max(SWEEP_NANOS_BUSY, SWEEP_SHARE_BUSY * sweepTookNanos)
+            : SWEEP_SHARE * sweepTookNanos);
+  }
+
+  private void sweep() throws SQLException {
+    news = false; // Before it: what is said meanwhile must not be overwritten.
+    long beganNanos = System.nanoTime();
+    try {
+      claimer.sweep();
+    } catch (SQLException failure) {
+      news = true;
+      throw failure;
+    }
+    sweepFirst = false;
+    guessed = false;
+    sweptNanos = beganNanos;
+    long took = System.nanoTime() - beganNanos;
+    // One that waited for something else says nothing about what the next will cost.
+    sweepTookNanos = Math.min(took, tookBeforeNanos);
+    tookBeforeNanos = took;
   }
 
   /** Whatever goes wrong there: the batch is claimed, and must be run. */

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 class LanesTest {
@@ -34,7 +36,7 @@ class LanesTest {
   @Test
   void what_was_emptied_is_recalled_a_little_before_its_end_for_late_commits() {
     assertFalse(lanes.recall(OPEN), "nothing known");
-    lanes.refresh(List.of(lane("a", END - 5)));
+    lanes.swept(List.of(lane("a", END - 5)));
     emptiedAt(END);
     assertTrue(lanes.isEmpty());
     assertTrue(lanes.recall(OPEN));
@@ -43,7 +45,7 @@ class LanesTest {
 
   @Test
   void recalled_in_vain_it_does_not_begin_earlier_each_time() {
-    lanes.refresh(List.of(lane("a", END - 5)));
+    lanes.swept(List.of(lane("a", END - 5)));
     emptiedAt(END);
     for (int i = 0; i < 5; i++) {
       assertTrue(lanes.recall(OPEN));
@@ -58,18 +60,34 @@ class LanesTest {
   }
 
   @Test
-  void an_end_that_lies_far_ahead_is_given_up() {
-    lanes.refresh(List.of(lane("a", END)));
+  void what_a_sweep_found_long_before_the_end_does_not_move_it() {
+    lanes.swept(List.of(lane("a", END)));
     emptiedAt(END);
-    lanes.refresh(List.of(lane("a", END - 10 * LATE)));
+    lanes.swept(List.of(lane("a", END - 10 * LATE)));
     emptiedAt(END - 9 * LATE);
     assertTrue(lanes.recall(OPEN));
-    assertEquals(END - 10 * LATE, next().lowMicros(), "the database's clock was set back");
+    assertEquals(END - LATE, next().lowMicros());
+  }
+
+  @Test
+  void it_says_when_it_cannot_recall_all_that_was_emptied_since_the_last_sweep() {
+    lanes.swept(List.of(lane("a", END)));
+    emptiedAt(END);
+    assertTrue(lanes.remembersAll(Set.of("k")));
+    assertFalse(lanes.remembersAll(Set.of()), "its kind is not recalled");
+    lanes.swept(IntStream.range(0, 17).mapToObj(n -> lane("t" + n, END)).toList());
+    assertTrue(lanes.remembersAll(Set.of()), "nothing emptied since the sweep");
+    for (int n = 0; n < 17; n++) {
+      emptiedAt(END);
+    }
+    assertFalse(lanes.remembersAll(Set.of("k")), "more than are remembered");
+    lanes.swept(List.of());
+    assertTrue(lanes.remembersAll(Set.of("k")));
   }
 
   @Test
   void what_is_paused_or_too_new_is_not_recalled() {
-    lanes.refresh(List.of(lane("a", END)));
+    lanes.swept(List.of(lane("a", END)));
     emptiedAt(END);
     assertFalse(lanes.recall(Map.of()));
     assertFalse(lanes.recall(Map.of("k", 0)));
