@@ -172,8 +172,28 @@ public final class Claimer {
 
   /** Looks for what is ready. */
   public void sweep() throws SQLException {
+    lanes.swept(find().lanes());
+  }
+
+  /** What is emptied from now on counts as emptied since this sweep. */
+  public void sweepBegins() {
+    lanes.sweepBegins();
+  }
+
+  /** The part of a sweep that asks the database: another thread may do it. */
+  public Found find() throws SQLException {
     Map<String, Integer> open = open();
-    lanes.swept(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
+    return new Found(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
+  }
+
+  /** What a sweep found while claims went on. */
+  public void add(Found found) {
+    lanes.add(found.lanes());
+  }
+
+  /** A sweep that began has found nothing out. */
+  public void forget() {
+    lanes.forget();
   }
 
   public Set<String> kinds() {

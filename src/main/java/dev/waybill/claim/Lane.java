@@ -27,6 +27,11 @@ record Lane(
     return new Lane(kind, payloadVersion, tenant, priority, micros, id, waitedMillis);
   }
 
+  /** The same for all that is known of one lane. */
+  Lane key() {
+    return new Lane(kind, payloadVersion, tenant, priority, 0, 0, 0);
+  }
+
   /** Smaller goes first. */
   long rank() {
     return priority - waitedMillis / AGING_MILLIS;

@@ -62,15 +62,42 @@ final class Lanes {
     return turns.size();
   }
 
-  void swept(List<Lane> found) {
+  void sweepBegins() {
     forgot = false;
     emptiedKinds.clear();
+  }
+
+  /** A sweep that began has found nothing out. */
+  void forget() {
+    forgot = true;
+  }
+
+  void swept(List<Lane> found) {
+    sweepBegins();
     refresh(found);
   }
 
   /**
-   * Takes over what a sweep found. Tenants known before keep their turn; new ones come first, since
-   * they have not had one.
+   * What a sweep found while claims went on. A lane that it did not find stays, since it may have
+   * come after that sweep looked; one that was emptied meanwhile is emptied once more.
+   */
+  void add(List<Lane> found) {
+    var heads = new HashSet<Lane>();
+    found.forEach(lane -> heads.add(lane.key()));
+    var all = new ArrayList<>(found);
+    for (ArrayList<Lane> known : lanesOf.values()) {
+      for (Lane lane : known) {
+        if (!heads.contains(lane.key())) {
+          all.add(lane);
+        }
+      }
+    }
+    refresh(all);
+  }
+
+  /**
+   * Takes over what a sweep found. Tenants known before keep their turn; new ones come behind them:
+   * those that come and go would starve one that is always there.
    */
   private void refresh(List<Lane> found) {
     var known = new ArrayList<>(turns);

@@ -58,24 +58,6 @@ final class Pool {
   /** Longer than this nobody relies on having asked: a notification may have been lost. */
   private static final long ARMED_NANOS_MAX = TimeUnit.SECONDS.toNanos(10);
 
-  /**
-   * A sweep at least this often, however busy: new tenants, late commits and retries are found by
-   * it. Sweeps take a tenth of the time at most, but late commits are found within two seconds.
-   */
-  private static final long SWEEP_NANOS_BUSY = 100_000_000;
-
-  private static final long SWEEP_SHARE_BUSY = 10;
-
-  /**
-   * Where nothing is known, a fortieth of the time at most, since what comes meanwhile waits for
-   * it.
-   */
-  private static final long SWEEP_SHARE = 40;
-
-  private static final long SWEEP_NANOS_MAX = 1_500_000_000;
-
-  private static final long NEWS_NANOS = 20_000_000;
-
   private static final int BATCH_MAX = 500;
 
   private static final int STARTED_APART = 16;
@@ -85,6 +67,7 @@ final class Pool {
 
   private final PoolPlan plan;
   private final Claimer claimer;
+  private final Lookout lookout;
   private final Duties duties;
   private final Policies policies;
   private final Settler settler;
@@ -103,34 +86,18 @@ final class Pool {
   /** The last claim left jobs alone because of a cap: when one of ours ends, there may be room. */
   private volatile boolean waitsForPlace;
 
-  /** Somebody said that there is work: look for it, whatever is known. */
-  private volatile boolean news;
-
   private long armedNanos;
 
   /** A moving average over short time; handlers race to move it, and a lost step does no harm. */
   private final AtomicLong usualNanos = new AtomicLong(SHORT_JOB_NANOS);
 
   private @Nullable Thread loop;
-  private long sweepTookNanos;
-  private long tookBeforeNanos;
-  private long sweptNanos = System.nanoTime() - SWEEP_NANOS_BUSY;
-
-  /**
-   * The next look is a sweep, however dear: it was armed, and what came in between must be seen.
-   */
-  private boolean sweepFirst;
-
-  /** The last look that found nothing was no sweep. */
-  private boolean unswept;
-
-  /** Since the last sweep a claim was made from lanes that were only remembered. */
-  private boolean guessed;
 
   Pool(Wants wants, Claimer claimer, PoolParts parts, BooleanSupplier wakeups) {
     this.plan = wants.plan();
     this.running = wants.running();
     this.claimer = claimer;
+    this.lookout = new Lookout(plan.name(), claimer, this::lookAgain);
     this.duties = parts.duties();
     this.policies = parts.policies();
     this.settler = parts.settler();
@@ -148,7 +115,11 @@ final class Pool {
   /** There may be something to claim: do not wait for the next poll. */
   void wake() {
     armed = false;
-    news = true;
+    lookout.told();
+    lookAgain();
+  }
+
+  private void lookAgain() {
     woken = true;
     LockSupport.unpark(loop);
   }
@@ -166,6 +137,7 @@ final class Pool {
     if (ending != null) {
       ending.join();
     }
+    lookout.end();
   }
 
   String name() {
@@ -229,10 +201,9 @@ final class Pool {
     if ((claimer.knowsMore() && !held) || (idleMillis > ARM_AFTER_MILLIS && arm())) {
       return idleMillis;
     }
-    if (unswept) {
+    if (lookout.putOff()) {
       // The sweep is not put off by a long sleep.
-      long dueNanos = sweptNanos + sweepEvery(false) - System.nanoTime();
-      idle(Math.clamp(TimeUnit.NANOSECONDS.toMillis(dueNanos) + 1, 1, idleMillis));
+      idle(Math.clamp(lookout.dueMillis(), 1, idleMillis));
       return idleMillis;
     }
     idle(held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis);
@@ -269,7 +240,7 @@ final class Pool {
     try {
       woken = false;
       long now = System.nanoTime();
-      List<Claimed> batch = look(slots, now);
+      List<Claimed> batch = lookout.look(slots, now);
       pulse.claimed();
       tellClaimed(batch, System.nanoTime() - now);
       return batch;
@@ -288,69 +259,6 @@ final class Pool {
       park(1_000);
       return List.of();
     }
-  }
-
-  /**
-   * Claims from the lanes that are known, after a sweep when that is due. Where a sweep is dear,
-   * since a held snapshot keeps dead entries at the head of each lane, it is made seldom, and the
-   * lanes that were emptied last are asked meanwhile: a claim begins where the last one ended.
-   */
-  private List<Claimed> look(int slots, long now) throws SQLException {
-    unswept = false;
-    boolean knowsMore = claimer.knowsMore();
-    long since = now - sweptNanos;
-    boolean due = sweepFirst || since > sweepEvery(knowsMore);
-    boolean told = news;
-    // When something came, once between two sweeps though one is due: it is the quicker answer.
-    boolean guess =
-        !knowsMore && (due ? told && !guessed : claimer.remembersAll()) && claimer.recall();
-    if (guess) {
-      guessed = true;
-      news = false;
-      List<Claimed> batch = claimer.claim(slots);
-      if (!batch.isEmpty()) {
-        return batch;
-      }
-      if (told) {
-        news = true;
-      }
-      if (!due && !(told && since > Math.max(NEWS_NANOS, SWEEP_SHARE_BUSY * sweepTookNanos))) {
-        unswept = true;
-        return batch;
-      }
-    }
-    // What is new may be of a kind that is not held up; but each promotion is news.
-    boolean newsWhileHeld = news && claimer.heldMillis() > 0 && since > NEWS_NANOS;
-    if (due || guess || !claimer.knowsMore() || newsWhileHeld) {
-      sweep();
-    }
-    return claimer.claim(slots);
-  }
-
-  private long sweepEvery(boolean knowsMore) {
-    return Math.min(
-        SWEEP_NANOS_MAX,
-        knowsMore
-            ? Math.max(SWEEP_NANOS_BUSY, SWEEP_SHARE_BUSY * sweepTookNanos)
-            : SWEEP_SHARE * sweepTookNanos);
-  }
-
-  private void sweep() throws SQLException {
-    news = false; // Before it: what is said meanwhile must not be overwritten.
-    long beganNanos = System.nanoTime();
-    try {
-      claimer.sweep();
-    } catch (SQLException failure) {
-      news = true;
-      throw failure;
-    }
-    sweepFirst = false;
-    guessed = false;
-    sweptNanos = beganNanos;
-    long took = System.nanoTime() - beganNanos;
-    // One that waited for something else says nothing about what the next will cost.
-    sweepTookNanos = Math.min(took, tookBeforeNanos);
-    tookBeforeNanos = took;
   }
 
   /** Whatever goes wrong there: the batch is claimed, and must be run. */
@@ -372,7 +280,7 @@ final class Pool {
       armedNanos = now;
       armed = true; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
       claimer.arm();
-      sweepFirst = true;
+      lookout.armed();
       return true;
     } catch (SQLException | RuntimeException failure) {
       armed = false;
@@ -445,8 +353,7 @@ final class Pool {
     running.remove(attempt);
     free.release();
     if (waitsForPlace) {
-      woken = true;
-      LockSupport.unpark(loop);
+      lookAgain();
     }
   }
 

@@ -93,4 +93,33 @@ class LanesTest {
     assertFalse(lanes.recall(Map.of("k", 0)));
     assertTrue(lanes.recall(OPEN));
   }
+
+  @Test
+  void what_a_sweep_found_while_claims_went_on_is_added() {
+    lanes.swept(List.of(lane("a", END), lane("b", END)));
+    lanes.sweepBegins();
+    lanes.advance(lane("a", END), END + 100, 9);
+    lanes.add(List.of(lane("a", END - 5_000), lane("c", END)));
+    var heads =
+        lanes.next(9, _ -> 1).stream()
+            .map(turn -> turn.lane().tenant() + (turn.lane().lowMicros() - END))
+            .sorted()
+            .toList();
+    assertEquals(List.of("a-5000", "b0", "c0"), heads, "a came late, b came after it looked");
+  }
+
+  @Test
+  void what_was_emptied_while_a_sweep_looked_counts_as_emptied_since() {
+    lanes.sweepBegins();
+    IntStream.range(0, 17)
+        .forEach(i -> {
+          lanes.add(List.of(lane("t" + i, END)));
+          emptiedAt(END);
+        });
+    assertFalse(lanes.remembersAll(Set.of("k")), "of 17 lanes it forgot one");
+    lanes.sweepBegins();
+    assertTrue(lanes.remembersAll(Set.of("k")));
+    lanes.forget();
+    assertFalse(lanes.remembersAll(Set.of("k")), "that sweep found nothing out");
+  }
 }

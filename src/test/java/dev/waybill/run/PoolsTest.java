@@ -328,6 +328,43 @@ class PoolsTest {
   }
 
   @Test
+  void while_sweeps_are_dear_claims_go_on_and_who_comes_late_is_found() throws Exception {
+    // A sweep goes over 4,000 lanes.
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, priority) SELECT 'flood', p FROM generate_series(1, 4000) p, generate_series(1, 10)
+        """);
+    try (var _ =
+        new TestHouse(DB, "p=*:50")
+            .with(
+                "flood",
+                (_, _) -> {
+                  TimeUnit.MILLISECONDS.sleep(5);
+                  return Outcome.done();
+                })
+            .with("late", (_, _) -> Outcome.done())
+            .start()) {
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs_done") > 1_000);
+      for (int i = 1; i <= 3; i++) {
+        // Ready for an hour, so it lies before all that was claimed: in a lane of its own, and in
+        // one that was emptied.
+        DB.execute(
+            """
+            INSERT INTO waybill.jobs (kind, priority, run_at) SELECT k, 1, now() - interval '1 hour' FROM unnest(ARRAY['late', 'flood']) k
+            """);
+        int late = i;
+        await()
+            .until(() ->
+                DB.number(
+                        "SELECT count(*) FROM waybill.jobs_done WHERE run_at < now() - interval '50 minutes'")
+                    == 2L * late);
+      }
+      assertTrue(DB.number("SELECT count(*) FROM waybill.jobs") > 0, "the flood is still there");
+    }
+    assertEquals(0, running());
+  }
+
+  @Test
   void promoted_jobs_are_picked_up() throws Exception {
     try (var _ = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start()) {
       long id = DB.number("SELECT waybill.enqueue('k', run_at => now() + interval '150 ms')");
