@@ -149,11 +149,19 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
 
   /** A counter that is there only after its first count hides that one from rate and increase. */
   private void begin(String kind) {
-    var _ = counter("waybill_lease_lost", "kind", kind);
-    var _ = counter("waybill_reaped", "kind", kind);
+    known(kind);
     for (String outcome : OUTCOMES) {
       var _ = counter(new Key("waybill_settled", kind, outcome));
     }
+  }
+
+  /**
+   * A kind that may run somewhere. Its jobs are reaped, and their holders told of lost leases, by
+   * processes that never claim any: those of a killed worker come in one count, the first.
+   */
+  void known(String kind) {
+    var _ = counter("waybill_lease_lost", "kind", kind);
+    var _ = counter("waybill_reaped", "kind", kind);
   }
 
   @Override

@@ -47,6 +47,9 @@ final class SampledMeters extends Collector implements Collector.Describable {
 
   private static final String AGE = "sample_age_seconds";
 
+  /** Told of every kind that has a policy, and no other kind runs. */
+  private static final String PAUSED = "kind_paused";
+
   private static final Map<String, String> HELP =
       Map.ofEntries(
           Map.entry("jobs", "live jobs"),
@@ -66,7 +69,7 @@ final class SampledMeters extends Collector implements Collector.Describable {
           Map.entry("partitions", "days in the table"),
           Map.entry("partition_days_ahead", "days until there is no partition for what finishes"),
           Map.entry("partitions_overdue", "days past every retention that are still there"),
-          Map.entry("kind_paused", "1: the kind is not claimed"),
+          Map.entry(PAUSED, "1: the kind is not claimed"),
           Map.entry(AGE, "age of what the database was sampled for"));
 
   /** What was read last, and when. */
@@ -74,15 +77,17 @@ final class SampledMeters extends Collector implements Collector.Describable {
 
   private final Figures figures;
   private final Pools pools;
+  private final Meters meters;
   private final ExecutorService reader =
       Executors.newSingleThreadExecutor(Thread.ofPlatform().daemon().name("metrics").factory());
   private volatile @Nullable Read last;
   private @Nullable Future<Read> reading;
 
   @Inject
-  SampledMeters(Figures figures, Pools pools, CollectorRegistry registry) {
+  SampledMeters(Figures figures, Pools pools, Meters meters, CollectorRegistry registry) {
     this.figures = figures;
     this.pools = pools;
+    this.meters = meters;
     registry.register(this);
   }
 
@@ -111,6 +116,9 @@ final class SampledMeters extends Collector implements Collector.Describable {
           add(families, AGE, HELP.get(AGE), List.of(), List.of(), gauge.value() + ageNanos / 1e9);
         } else if (ageNanos < STALE_NANOS) {
           add(families, gauge);
+        }
+        if (gauge.name().equals(PAUSED)) {
+          meters.known(gauge.of());
         }
       }
     }

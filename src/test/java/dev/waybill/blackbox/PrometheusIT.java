@@ -259,6 +259,34 @@ final class PrometheusIT {
     assertTrue(samples <= 3, samples + " samples in ten seconds");
   }
 
+  /**
+   * Jobs of a killed worker are taken back at once, by a process that never claimed one of their
+   * kind. If its counter began with them, no rate and no increase would ever see them.
+   */
+  @Test
+  void what_a_process_reaps_is_counted_from_zero_though_it_claims_nothing() throws Exception {
+    TestDatabase database = TestPostgres.shared().newDatabase();
+    database.policy("sleep", "lease_ms = 2000");
+    ServiceProcess worker =
+        ServiceProcess.on(database).with("WAYBILL_ROLES", "worker").startReady();
+    ServiceProcess maintenance =
+        ServiceProcess.on(database).with("WAYBILL_ROLES", "maintenance").startReady();
+    String reaped = "waybill_reaped_total{kind=\"sleep\"";
+    Awaitility.await("it is there before the first")
+        .atMost(ServiceProcess.PATIENCE)
+        .until(() -> maintenance.rest().get("/q/metrics").body().contains(reaped));
+    assertEquals(0, maintenance.rest().metric("waybill_reaped_total"));
+    database.enqueueMany("sleep", "{\"ms\": 60000}", 12);
+    Awaitility.await("they run")
+        .atMost(ServiceProcess.PATIENCE)
+        .until(() ->
+            database.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'") == 12);
+    worker.kill9();
+    Awaitility.await("they are taken back")
+        .atMost(ServiceProcess.PATIENCE)
+        .until(() -> maintenance.rest().metric("waybill_reaped_total") == 12);
+  }
+
   private static void awaitSample(TestDatabase database) throws Exception {
     String now = database.text("SELECT clock_timestamp()");
     Awaitility.await("a sample after " + now)
