@@ -2,6 +2,7 @@ package dev.waybill.observe;
 
 import dev.waybill.db.Schema;
 import dev.waybill.pull.Desk;
+import dev.waybill.retain.Maintenance;
 import dev.waybill.run.Pools;
 import jakarta.enterprise.inject.Produces;
 import jakarta.inject.Inject;
@@ -21,12 +22,14 @@ final class Health {
 
   private final Pools pools;
   private final Desk desk;
+  private final Maintenance maintenance;
   private final Schema schema;
 
   @Inject
-  Health(Pools pools, Desk desk, Schema schema) {
+  Health(Pools pools, Desk desk, Maintenance maintenance, Schema schema) {
     this.pools = pools;
     this.desk = desk;
+    this.maintenance = maintenance;
     this.schema = schema;
   }
 
@@ -37,7 +40,9 @@ final class Health {
   @Liveness
   HealthCheck live() {
     return () ->
-        HealthCheckResponse.named("loops turn").status(pools.live() && desk.live()).build();
+        HealthCheckResponse.named("loops turn")
+            .status(pools.live() && desk.live() && maintenance.live())
+            .build();
   }
 
   @Produces

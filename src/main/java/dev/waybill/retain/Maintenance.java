@@ -6,6 +6,7 @@ import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import org.jboss.logging.Logger;
@@ -19,6 +20,9 @@ public final class Maintenance {
 
   private static final Logger LOG = Logger.getLogger(Maintenance.class);
 
+  /** As for a claim loop. A beat that fails ends within the limits of its statements. */
+  private static final Duration WEDGED_AFTER = Duration.ofSeconds(30);
+
   private final Reaper reaper;
   private final Partitions partitions;
   private final TallyFolder tally;
@@ -26,6 +30,7 @@ public final class Maintenance {
   private final Vacuum vacuum;
   private final RetainEvents events;
   private volatile boolean on;
+  private volatile long reapedNanos;
   private final Beat beat = new Beat(LOG, Logger.Level.ERROR, "maintenance failed, trying again");
 
   @Inject
@@ -47,6 +52,7 @@ public final class Maintenance {
   /** The schema is there, and this process has the role. Refuses a wrong setting. */
   public void start() throws SQLException {
     retention.open();
+    reapedNanos = System.nanoTime();
     on = true;
   }
 
@@ -54,16 +60,28 @@ public final class Maintenance {
     on = false;
   }
 
+  /**
+   * The reaper's beat turns; failed tries count as turning. The others may take long rightly: an
+   * archive is written for minutes.
+   */
+  public boolean live() {
+    return !on || System.nanoTime() - reapedNanos < WEDGED_AFTER.toNanos();
+  }
+
   /** Together with the lease this bounds how long a job of a vanished holder waits. */
   @Scheduled(every = "5s", delayed = "1s", concurrentExecution = ConcurrentExecution.SKIP)
   void reap() {
-    beat(() -> {
-      Map<String, Long> reaped = reaper.reap();
-      reaped.forEach((kind, n) -> {
-        events.reaped(kind, n);
-        LOG.warnf("reaped jobs of vanished holders kind=%s jobs=%d", kind, n);
+    try {
+      beat(() -> {
+        Map<String, Long> reaped = reaper.reap();
+        reaped.forEach((kind, n) -> {
+          events.reaped(kind, n);
+          LOG.warnf("reaped jobs of vanished holders kind=%s jobs=%d", kind, n);
+        });
       });
-    });
+    } finally {
+      reapedNanos = System.nanoTime();
+    }
   }
 
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)

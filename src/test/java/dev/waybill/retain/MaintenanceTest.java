@@ -1,5 +1,6 @@
 package dev.waybill.retain;
 
+import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -10,10 +11,12 @@ import dev.waybill.job.Claimed;
 import io.quarkus.scheduler.Scheduled;
 import io.quarkus.scheduler.Scheduled.ConcurrentExecution;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -25,13 +28,21 @@ class MaintenanceTest {
   @RegisterExtension static final TestDatabase DB = new TestDatabase();
 
   private final TestJobs jobs = new TestJobs(DB);
-  private final Map<String, Long> reaped = new TreeMap<>();
+  private final Map<String, Long> reaped = new ConcurrentSkipListMap<>();
+
+  /** Whoever counts waits here. */
+  private volatile CountDownLatch holding = new CountDownLatch(0);
 
   private final RetainEvents events =
       new RetainEvents() {
         @Override
         public void reaped(String kind, long n) {
           reaped.merge(kind, n, Long::sum);
+          try {
+            holding.await();
+          } catch (InterruptedException interrupted) {
+            throw new IllegalStateException(interrupted);
+          }
         }
 
         @Override
@@ -123,6 +134,29 @@ class MaintenanceTest {
     }
     maintenance.reap();
     assertEquals("ready", DB.state(job.id()));
+  }
+
+  /**
+   * A process that only keeps house has no other loop, and one that nobody restarts would take no
+   * lease back any more.
+   */
+  @Test
+  void a_reaper_that_hangs_is_not_live_and_one_that_goes_on_is() throws Exception {
+    assertTrue(maintenance.live(), "who does not keep house is not asked");
+    maintenance.start();
+    var _ = orphan();
+    var wedge = new CountDownLatch(1);
+    holding = wedge;
+    Thread beat = Thread.ofPlatform().start(maintenance::reap);
+    try {
+      await().until(() -> reaped.containsKey("k"));
+      assertTrue(maintenance.live(), "a slow beat is no wedge");
+      await().atMost(Duration.ofSeconds(60)).until(() -> !maintenance.live());
+    } finally {
+      wedge.countDown();
+      beat.join();
+    }
+    assertTrue(maintenance.live());
   }
 
   /** What the documents promise; a slow beat is not joined by the next one. */
