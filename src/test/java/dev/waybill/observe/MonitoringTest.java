@@ -3,20 +3,18 @@ package dev.waybill.observe;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.dataformat.yaml.YAMLFactory;
+import dev.waybill.Promtool;
 import dev.waybill.TestDatabase;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
-import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
@@ -24,9 +22,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
-import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -63,29 +59,14 @@ class MonitoringTest {
     return names;
   }
 
-  /** Missing where CI runs is a failure: then nobody would ever run these. */
-  private static void promtool(String... arguments) throws Exception {
-    boolean there =
-        Stream.of(System.getenv().getOrDefault("PATH", "").split(":"))
-            .anyMatch(directory -> Files.isExecutable(Path.of(directory, "promtool")));
-    assertTrue(there || System.getenv("CI") == null, "CI needs promtool: see .ci/run");
-    assumeTrue(there, "no promtool here");
-    var command = new ArrayList<>(List.of("promtool"));
-    command.addAll(List.of(arguments));
-    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-    String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertTrue(process.waitFor(180, TimeUnit.SECONDS), "promtool does not end");
-    assertEquals(0, process.exitValue(), said);
-  }
-
   @Test
   void promtool_accepts_the_rules() throws Exception {
-    promtool("check", "rules", RULES.toString());
+    Promtool.accepts("check", "rules", RULES.toString());
   }
 
   @Test
   void alerts_fire_when_they_must_and_only_then() throws Exception {
-    promtool("test", "rules", SCENARIOS.toString());
+    Promtool.accepts("test", "rules", SCENARIOS.toString());
   }
 
   @Test
