@@ -95,10 +95,12 @@ public final class Manifests {
   }
 
   public static Manifests of(String overlay) {
+    return read(overlay, DIRECTORY.resolve("rendered").resolve(overlay + ".yaml"));
+  }
+
+  static Manifests read(String overlay, Path rendered) {
     var manifests = new Manifests(overlay);
-    for (JsonNode document : documents(manifests.file())) {
-      manifests.add(document);
-    }
+    documents(rendered).forEach(manifests::add);
     return manifests;
   }
 
@@ -151,10 +153,6 @@ public final class Manifests {
     if (typed.put(name, object) != null) {
       throw new IllegalArgumentException(overlay + ": twice: " + name);
     }
-  }
-
-  Path file() {
-    return DIRECTORY.resolve("rendered").resolve(overlay + ".yaml");
   }
 
   List<JsonNode> custom() {
