@@ -46,6 +46,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -630,6 +632,31 @@ final class ManifestsTest {
     boolean one = kinds.size() == 1;
     String operator = without ? one ? "!=" : "!~" : one ? "=" : "=~";
     return "kind" + operator + "\"" + String.join("|", new TreeSet<>(kinds)) + "\"";
+  }
+
+  /** The operator makes the memberships of a role that it manages exactly those it is told. */
+  @Test
+  void with_cloudnativepg_the_service_keeps_what_the_script_grants_it() throws IOException {
+    var granted = new TreeSet<String>();
+    Matcher grants =
+        Pattern.compile("(?m)^GRANT ([a-z_]+) TO ([a-z_, ]+);")
+            .matcher(Files.readString(Path.of("deploy/postgresql/roles.sql")));
+    while (grants.find()) {
+      if (List.of(grants.group(2).split(", ")).contains("waybill_runtime")) {
+        granted.add(grants.group(1));
+      }
+    }
+    assertTrue(granted.contains("waybill_history"), granted.toString());
+    JsonNode role =
+        Manifests.of("cnpg").custom().stream()
+            .filter(one -> one.path("kind").asText().equals("Cluster"))
+            .findFirst()
+            .orElseThrow()
+            .at("/spec/managed/roles/0");
+    assertEquals("waybill_runtime", role.path("name").asText());
+    var kept = new TreeSet<String>();
+    role.path("inRoles").forEach(one -> kept.add(one.asText()));
+    assertEquals(granted, kept);
   }
 
   /** Through a pooler in transaction mode. */
