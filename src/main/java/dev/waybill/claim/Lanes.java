@@ -170,7 +170,9 @@ final class Lanes {
     });
     if (lanes.isEmpty()) {
       lanesOf.remove(tenant);
-      turns.remove(tenant);
+      // It had its turn just now, so it is among the last: from the head each job would cost a walk
+      // over all tenants.
+      boolean _ = turns.removeLastOccurrence(tenant);
     }
   }
 
