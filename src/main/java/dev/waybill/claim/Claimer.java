@@ -87,6 +87,7 @@ public final class Claimer {
   private final String worker;
   private final Wanted wanted;
   private final Lanes lanes = new Lanes();
+  private final Sweep sweep = new Sweep();
   private final @Nullable String tenant;
 
   /** What the caps left free at the last claim. */
@@ -183,7 +184,7 @@ public final class Claimer {
   /** The part of a sweep that asks the database: another thread may do it. */
   public Found find() throws SQLException {
     Map<String, Integer> open = open();
-    return new Found(open.isEmpty() ? List.of() : database.run(c -> Sweep.of(c, open, tenant)));
+    return new Found(open.isEmpty() ? List.of() : database.run(c -> sweep.of(c, open, tenant)));
   }
 
   /** What a sweep found while claims went on. */

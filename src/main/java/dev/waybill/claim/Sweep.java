@@ -1,11 +1,14 @@
 package dev.waybill.claim;
 
+import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -26,9 +29,11 @@ final class Sweep {
   private static final String SWEEP =
       """
       WITH RECURSIVE lane AS (
-        SELECT asked.newest, head.* FROM unnest(?::text[], ?::smallint[]) AS asked(kind, newest) CROSS JOIN LATERAL (
+        SELECT asked.newest, head.* FROM unnest(?::text[], ?::smallint[], ?::smallint[], ?::text[], ?::smallint[])
+          AS asked(kind, newest, payload_version, tenant, priority) CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
           WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
+            AND (j.payload_version, j.tenant, j.priority) > (asked.payload_version, asked.tenant, asked.priority)
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
@@ -83,43 +88,115 @@ final class Sweep {
       FROM lane LIMIT ?
       """;
 
-  /** More lanes than this are found by the sweeps after, as these are worked off. */
+  /** A sweep that finds more goes on behind these the next time: each lane has its turn. */
   private static final int LANES_MAX = 20_000;
 
-  private Sweep() {}
+  /** Before all lanes of a kind: versions begin with 1. */
+  private static final Lane BEGINNING = new Lane("", 0, "", 0, 0, 0, 0);
+
+  private final int lanesMax;
+
+  /** Of the kinds that the last sweep did not get through: the last lane that it found. */
+  private final Map<String, Lane> reached = new HashMap<>();
+
+  Sweep() {
+    this(LANES_MAX);
+  }
+
+  Sweep(int lanesMax) {
+    this.lanesMax = lanesMax;
+  }
 
   /**
    * @param kinds each with the newest payload version that this build can read
    * @param tenant only its lanes; null for all
    */
-  static List<Lane> of(Connection connection, Map<String, Integer> kinds, @Nullable String tenant)
+  List<Lane> of(Connection connection, Map<String, Integer> kinds, @Nullable String tenant)
+      throws SQLException {
+    if (tenant != null) {
+      return ofTenant(connection, kinds, tenant);
+    }
+    var rest = new HashMap<>(kinds);
+    rest.keySet().retainAll(reached.keySet());
+    var lanes = new ArrayList<>(look(connection, kinds, lanesMax));
+    if (!rest.isEmpty() && lanes.size() < lanesMax) {
+      // Those that it goes on with have come to their end: from their beginning again.
+      lanes.addAll(look(connection, rest, lanesMax - lanes.size()));
+    }
+    return lanes;
+  }
+
+  private List<Lane> look(Connection connection, Map<String, Integer> kinds, int most)
       throws SQLException {
     Object[] asked = kinds.keySet().toArray();
-    Object[] newest = Arrays.stream(asked).map(kinds::get).toArray();
-    String sql = tenant == null ? SWEEP : SWEEP_OF_TENANT;
-    try (PreparedStatement statement = connection.prepareStatement(sql)) {
+    List<Lane> from = kinds.keySet().stream().map(k -> reached.getOrDefault(k, BEGINNING)).toList();
+    try (PreparedStatement statement = connection.prepareStatement(SWEEP)) {
       statement.setArray(1, connection.createArrayOf("text", asked));
-      statement.setArray(2, connection.createArrayOf("int2", newest));
-      int next = 3;
-      if (tenant != null) {
-        statement.setString(next++, tenant);
-      }
-      statement.setInt(next, LANES_MAX);
-      var lanes = new ArrayList<Lane>();
-      try (ResultSet rows = statement.executeQuery()) {
-        while (rows.next()) {
-          lanes.add(
-              new Lane(
-                  rows.getString(1),
-                  rows.getInt(2),
-                  rows.getString(3),
-                  rows.getInt(4),
-                  rows.getLong(5),
-                  rows.getLong(6),
-                  rows.getLong(7)));
-        }
+      statement.setArray(2, newest(connection, kinds, asked));
+      statement.setArray(
+          3,
+          connection.createArrayOf("int2", from.stream().map(l -> l.payloadVersion()).toArray()));
+      statement.setArray(
+          4, connection.createArrayOf("text", from.stream().map(Lane::tenant).toArray()));
+      statement.setArray(
+          5, connection.createArrayOf("int2", from.stream().map(Lane::priority).toArray()));
+      statement.setInt(6, most);
+      List<Lane> lanes = read(statement);
+      reached.clear();
+      if (lanes.size() == most) {
+        noteReached(lanes);
       }
       return lanes;
     }
+  }
+
+  /**
+   * The kinds advance together, a lane each: those that were not at their end when it was cut short
+   * have the most lanes, or one less.
+   */
+  private void noteReached(List<Lane> lanes) {
+    var found = new HashMap<String, Integer>();
+    lanes.forEach(lane -> found.merge(lane.kind(), 1, Integer::sum));
+    int most = Collections.max(found.values());
+    for (Lane lane : lanes) {
+      if (found.getOrDefault(lane.kind(), 0) >= most - 1) {
+        reached.put(lane.kind(), lane);
+      }
+    }
+  }
+
+  private List<Lane> ofTenant(Connection connection, Map<String, Integer> kinds, String tenant)
+      throws SQLException {
+    Object[] asked = kinds.keySet().toArray();
+    try (PreparedStatement statement = connection.prepareStatement(SWEEP_OF_TENANT)) {
+      statement.setArray(1, connection.createArrayOf("text", asked));
+      statement.setArray(2, newest(connection, kinds, asked));
+      statement.setString(3, tenant);
+      statement.setInt(4, lanesMax);
+      return read(statement);
+    }
+  }
+
+  private static Array newest(Connection connection, Map<String, Integer> kinds, Object[] asked)
+      throws SQLException {
+    return connection.createArrayOf("int2", Arrays.stream(asked).map(kinds::get).toArray());
+  }
+
+  private static List<Lane> read(PreparedStatement statement) throws SQLException {
+    var lanes = new ArrayList<Lane>();
+    try (ResultSet rows = statement.executeQuery()) {
+      while (rows.next()) {
+        lanes.add(
+            new Lane(
+                rows.getString(1),
+                rows.getInt(2),
+                rows.getString(3),
+                rows.getInt(4),
+                rows.getLong(5),
+                rows.getLong(6),
+                rows.getLong(7)));
+      }
+    }
+    return lanes;
   }
 }

@@ -326,7 +326,7 @@ class ClaimTest {
         SELECT 'k', 't' || n, 3, -9, now() - interval '1 hour' FROM generate_series(1, 3000) n
         """);
     long readable = DB.number("SELECT waybill.enqueue('k', payload_version => 2, tenant => 't7')");
-    List<Lane> found = DB.database().run(c -> Sweep.of(c, Map.of("k", 2), null));
+    List<Lane> found = DB.database().run(c -> new Sweep().of(c, Map.of("k", 2), null));
     assertEquals(
         List.of(readable), found.stream().map(Lane::lowId).toList(), "the only lane it enters");
     var old = new Claimer(DB.database(), jobs.policies(), "old", Map.of("k", 2));
@@ -346,8 +346,8 @@ class ClaimTest {
         WHERE NOT (k = 'l' AND t = 'mine' AND v = 2)
         """);
     var asked = Map.of("k", 3, "l", 4);
-    List<Lane> all = DB.database().run(c -> Sweep.of(c, asked, null));
-    List<Lane> mine = DB.database().run(c -> Sweep.of(c, asked, "mine"));
+    List<Lane> all = DB.database().run(c -> new Sweep().of(c, asked, null));
+    List<Lane> mine = DB.database().run(c -> new Sweep().of(c, asked, "mine"));
     assertEquals(3 * 3 + 3 * 3, mine.size());
     assertEquals(
         all.stream()
@@ -356,7 +356,7 @@ class ClaimTest {
             .sorted()
             .toList(),
         mine.stream().map(Lane::lowId).sorted().toList());
-    assertEquals(List.of(), DB.database().run(c -> Sweep.of(c, asked, "nobody")));
+    assertEquals(List.of(), DB.database().run(c -> new Sweep().of(c, asked, "nobody")));
   }
 
   @Test

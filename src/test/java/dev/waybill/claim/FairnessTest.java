@@ -10,6 +10,7 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -114,5 +115,26 @@ class FairnessTest {
       b += claimer.claim(16).stream().filter(job -> job.kind().equals("b")).count();
     }
     assertTrue(b > 0, "the rare kind waits for the frequent one");
+  }
+
+  /** Tenants that were always there would otherwise keep those behind them from ever being seen. */
+  @Test
+  void more_lanes_than_a_sweep_notes_are_all_noted_in_turn() throws SQLException {
+    DB.execute(
+        "INSERT INTO waybill.jobs (kind, tenant) SELECT 'k', t FROM generate_series(10, 34) t");
+    DB.execute("INSERT INTO waybill.jobs (kind, tenant) VALUES ('rare', 'a'), ('rare', 'b')");
+    var sweep = new Sweep(10);
+    var noted = new HashSet<String>();
+    for (int i = 0; i < 4; i++) {
+      List<Lane> found =
+          DB.database().run(c -> sweep.of(c, Map.of("k", 1, "rare", 1, "none", 1), null));
+      assertEquals(10, found.size());
+      assertEquals(2, found.stream().filter(lane -> lane.kind().equals("rare")).count());
+      found.forEach(lane -> noted.add(lane.kind() + lane.tenant()));
+    }
+    assertEquals(27, noted.size(), "lanes that some sweep noted");
+    DB.execute("DELETE FROM waybill.jobs WHERE kind = 'k' AND tenant > '12'");
+    assertEquals(
+        5, DB.database().run(c -> sweep.of(c, Map.of("k", 1, "rare", 1), null)).size(), "all");
   }
 }
