@@ -37,7 +37,8 @@ final class Headroom {
    * One row for each kind, or for each of its tenants that has something running. The caps come
    * from the table, not from the cached policy: then all pods decide by the same. A rate is a
    * bucket that holds what comes in a twentieth of a second, and one: who was idle for long does
-   * not catch up.
+   * not catch up. What was noted at a time to come was noted before the clock was set back: until
+   * then nothing would be begun any more, so it counts for nothing.
    *
    * <p>{@code jobs_running} has as many entries as jobs run, so reading it is cheap.
    */
@@ -49,7 +50,7 @@ final class Headroom {
         clock.at, busy.tenant, busy.n
       FROM (SELECT clock_timestamp() AS at) clock CROSS JOIN waybill.kinds k
       CROSS JOIN LATERAL (SELECT 1.25 + k.rate_per_second * 0.05 AS size) bucket
-      LEFT JOIN waybill.rates r ON r.kind = k.kind
+      LEFT JOIN waybill.rates r ON r.kind = k.kind AND r.at < clock.at + interval '1 second'
       LEFT JOIN (
         SELECT j.kind, j.tenant, count(*) AS n FROM waybill.jobs j WHERE j.state = 'running' AND j.kind = ANY (?) GROUP BY j.kind, j.tenant
       ) busy ON busy.kind = k.kind

@@ -145,6 +145,19 @@ class CapsTest {
     assertTrue(seconds < 15, "30 jobs at 20 a second took " + seconds + " s");
   }
 
+  /** It would otherwise be kept from all jobs for as long as the clock was set back. */
+  @Test
+  void a_rate_does_not_wait_for_a_clock_that_was_set_back() throws SQLException {
+    policy("rate_per_second = 20");
+    enqueue("a", 10);
+    DB.execute(
+        "INSERT INTO waybill.rates (kind, left_over, at) VALUES ('k', 0, now() + interval '1 hour')");
+    Claimer claimer = jobs.claimer("k");
+    claimer.sweep();
+    assertEquals(2, claimer.claim(100).size());
+    assertTrue(DB.is("SELECT at <= now() FROM waybill.rates WHERE kind = 'k'"));
+  }
+
   /** The claimers, the settles and a reaper all at once; what runs is looked at all the time. */
   @Test
   void caps_are_never_overrun_by_claimers_at_work_at_once() throws Exception {
