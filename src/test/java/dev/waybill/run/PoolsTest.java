@@ -17,9 +17,11 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
@@ -313,11 +315,7 @@ class PoolsTest {
       try {
         for (int i = 0; i < 5; i++) {
           // So long that its pauses have grown to a second.
-          await()
-              .during(Duration.ofMillis(700))
-              .until(() ->
-                  DB.number("SELECT count(*) FROM waybill.waiting WHERE kind = 'k' AND armed")
-                      == 1);
+          awaitArmed();
           long id = DB.enqueue("k");
           await().atMost(Duration.ofMillis(500)).until(() -> DB.state(id).equals("done"));
         }
@@ -325,6 +323,102 @@ class PoolsTest {
         listener.stop();
       }
     }
+  }
+
+  /** It has disarmed the kind, and its notification leaves with its commit. */
+  @Test
+  void a_producer_that_takes_its_time_keeps_nobody_else_from_waking_the_pool() throws Exception {
+    try (var house = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start();
+        Connection slow = DB.connect()) {
+      var listener =
+          new Listener(DB.url(), "postgres", "postgres", "waybill", house.running()::wake);
+      house.running().wokenWhile(listener::connected);
+      listener.start();
+      try {
+        awaitArmed();
+        slow.setAutoCommit(false);
+        TestDatabase.execute(slow, "SELECT waybill.enqueue('k')");
+        for (int i = 0; i < 5; i++) {
+          // So long that the pool's pauses have grown to a second.
+          TimeUnit.MILLISECONDS.sleep(700);
+          long id = DB.enqueue("k");
+          await().atMost(Duration.ofMillis(500)).until(() -> DB.state(id).equals("done"));
+        }
+        slow.commit();
+        slow.setAutoCommit(true);
+        await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+      } finally {
+        listener.stop();
+      }
+    }
+  }
+
+  /** As over a LISTEN socket that is dead and looks alive. */
+  @Test
+  void what_nobody_told_of_is_begun_within_two_seconds_by_an_idle_pool_and_by_a_busy_one()
+      throws Exception {
+    try (var house = new TestHouse(DB, "p=*:4").with("k", (_, _) -> Outcome.done()).start()) {
+      house.running().wokenWhile(() -> true);
+      awaitArmed();
+      whatNobodyToldOf();
+      var stop = new AtomicBoolean();
+      var load =
+          CompletableFuture.runAsync(() -> {
+            try {
+              while (!stop.get()) {
+                if (DB.number("SELECT count(*) FROM waybill.jobs") < 200) {
+                  DB.enqueue("k", 50);
+                }
+              }
+            } catch (SQLException broken) {
+              throw new IllegalStateException(broken);
+            }
+          });
+      whatNobodyToldOf();
+      stop.set(true);
+      load.join();
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+    }
+  }
+
+  private static void whatNobodyToldOf() throws Exception {
+    for (int i = 0; i < 3; i++) {
+      begunInTime(
+          DB.number("SELECT waybill.enqueue('k', tenant => 'other')"),
+          DB.text("SELECT clock_timestamp()"));
+      begunInTime(
+          DB.number("SELECT waybill.enqueue('k', run_at => now() - interval '1 day')"),
+          DB.text("SELECT clock_timestamp()"));
+      try (Connection late = DB.connect()) {
+        late.setAutoCommit(false);
+        String id =
+            String.valueOf(
+                TestDatabase.column(late, "SELECT waybill.enqueue('k', tenant => 'new')")
+                    .getFirst());
+        TimeUnit.MILLISECONDS.sleep(150L * i);
+        String committed = DB.text("SELECT clock_timestamp()");
+        late.commit();
+        late.setAutoCommit(true);
+        begunInTime(Long.parseLong(id), committed);
+      }
+    }
+  }
+
+  private static void begunInTime(long id, String from) throws SQLException {
+    waitForState(id, "done");
+    assertTrue(
+        DB.is(
+            "SELECT started_at - ?::timestamptz < interval '2 seconds' FROM waybill.jobs_done WHERE id = ?",
+            from,
+            id),
+        "begun in time");
+  }
+
+  private static void awaitArmed() {
+    await()
+        .during(Duration.ofMillis(700))
+        .until(() ->
+            DB.number("SELECT count(*) FROM waybill.waiting WHERE kind = 'k' AND armed") == 1);
   }
 
   @Test
