@@ -99,7 +99,8 @@ public final class Listener {
         saidDeaf = true;
         close();
         pause(TimeUnit.SECONDS.toMillis(DEAF_PAUSE_SECONDS));
-      } catch (SQLException | RuntimeException failure) {
+      } catch (SQLException | RuntimeException | Error failure) {
+        // An Error too: without this thread the pools would go on relying on being woken.
         if (!stopping && !said) {
           LOG.warnf("not listening, polling meanwhile: %s", failure.getClass().getSimpleName());
         }

@@ -4,11 +4,19 @@ import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTimeout;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -63,6 +71,97 @@ class ListenerTest {
     await().until(() -> heard.get() == 2);
     DB.execute("SELECT pg_notify('waybill', 'k')");
     await().until(() -> heard.get() == 3);
+  }
+
+  /** Its packets go nowhere and nobody says so, as behind a firewall that forgot the connection. */
+  @Test
+  void a_connection_that_is_dead_and_looks_alive_is_found_and_replaced() throws Exception {
+    var heardThere = new AtomicInteger();
+    try (var wire = new Wire(DB.url())) {
+      var there =
+          new Listener(wire.url(), "postgres", "postgres", "waybill", heardThere::incrementAndGet);
+      there.start();
+      try {
+        await().until(() -> heardThere.get() == 1);
+        wire.goDead();
+        DB.execute("SELECT pg_notify('waybill', 'lost')");
+        assertTrue(there.connected(), "nothing to be seen of it yet");
+        await().until(() -> !there.connected());
+        await().until(there::connected);
+        await().until(() -> heardThere.get() == 2);
+        DB.execute("SELECT pg_notify('waybill', 'k')");
+        await().until(() -> heardThere.get() == 3);
+      } finally {
+        there.stop();
+      }
+    }
+  }
+
+  /** Passes on what is sent, until it is told to swallow all of it; connections made later live. */
+  private static final class Wire implements AutoCloseable {
+    private static final Pattern PORT = Pattern.compile(":(\\d+)/");
+
+    private final String url;
+    private final int serverPort;
+    private final ServerSocket door = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+    private final ConcurrentLinkedQueue<Socket> open = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger alive = new AtomicInteger();
+
+    Wire(String url) throws IOException {
+      Matcher port = PORT.matcher(url);
+      assertTrue(port.find(), url);
+      this.url = port.replaceFirst(":" + door.getLocalPort() + "/");
+      this.serverPort = Integer.parseInt(port.group(1));
+      Thread.ofVirtual().start(this::accept);
+    }
+
+    String url() {
+      return url;
+    }
+
+    void goDead() {
+      alive.incrementAndGet();
+    }
+
+    private void accept() {
+      try {
+        while (true) {
+          Socket client = door.accept();
+          var server = new Socket(door.getInetAddress(), serverPort);
+          open.add(client);
+          open.add(server);
+          int life = alive.get();
+          Thread.ofVirtual().start(() -> pass(client, server, life));
+          Thread.ofVirtual().start(() -> pass(server, client, life));
+        }
+      } catch (IOException _) {
+        // Closed.
+      }
+    }
+
+    private void pass(Socket from, Socket to, int life) {
+      byte[] buffer = new byte[8192];
+      try (from;
+          to) {
+        for (int n = from.getInputStream().read(buffer);
+            n >= 0;
+            n = from.getInputStream().read(buffer)) {
+          if (life == alive.get()) {
+            to.getOutputStream().write(buffer, 0, n);
+          }
+        }
+      } catch (IOException _) {
+        // Closed by the other direction.
+      }
+    }
+
+    @Override
+    public void close() throws IOException {
+      door.close();
+      for (Socket socket : open) {
+        socket.close();
+      }
+    }
   }
 
   @Test
