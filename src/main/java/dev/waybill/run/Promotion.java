@@ -12,6 +12,9 @@ final class Promotion {
   private static final Logger LOG = Logger.getLogger(Promotion.class);
   private static final long PAUSE_MILLIS_MAX = 1_000;
 
+  /** After some were promoted: where one is due each millisecond, one round takes several. */
+  private static final long TOGETHER_MILLIS = 5;
+
   private final Promoter promoter;
   private final Runnable promoted;
   private final Pulse pulse = new Pulse();
@@ -47,7 +50,8 @@ final class Promotion {
         if (round.promoted() > 0) {
           promoted.run();
         }
-        pauseMillis = round.full() ? 0 : Math.clamp(round.nextMillis(), 1, PAUSE_MILLIS_MAX);
+        long least = round.promoted() > 0 ? TOGETHER_MILLIS : 1;
+        pauseMillis = round.full() ? 0 : Math.clamp(round.nextMillis(), least, PAUSE_MILLIS_MAX);
       } catch (SQLException failure) {
         if (pulse.failed()) {
           LOG.errorf("promotion failed, trying again sqlstate=%s", failure.getSQLState());

@@ -1,5 +1,6 @@
 package dev.waybill.claim;
 
+import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -8,6 +9,7 @@ import dev.waybill.TestDatabase;
 import dev.waybill.TestJobs;
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.time.Duration;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -62,5 +64,39 @@ class PromoterTest {
       other.setAutoCommit(true);
     }
     assertEquals(1, promoter.promote().promoted());
+  }
+
+  /** Committed late, or given back with a time long past: before where the last round ended. */
+  @Test
+  void what_turns_up_behind_the_last_round_is_promoted_within_a_second() throws SQLException {
+    DB.number("SELECT waybill.enqueue('k', run_at => now() + interval '1 hour')");
+    DB.execute("UPDATE waybill.jobs SET run_at = now() - interval '1 second'");
+    assertEquals(1, promoter.promote().promoted());
+    long late = DB.number("SELECT waybill.enqueue('k', run_at => now() + interval '1 hour')");
+    DB.execute("UPDATE waybill.jobs SET run_at = now() - interval '1 day' WHERE id = ?", late);
+    await()
+        .atMost(Duration.ofSeconds(2))
+        .until(() -> {
+          var _ = promoter.promote();
+          return DB.is("SELECT state = 'ready' FROM waybill.jobs WHERE id = ?", late);
+        });
+  }
+
+  /** More than a page of them, and others behind the bound meanwhile. */
+  @Test
+  void many_that_turn_up_late_are_all_promoted() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, run_at) SELECT 'k', now() + interval '1 hour' FROM generate_series(1, 2500)
+        """);
+    DB.execute("UPDATE waybill.jobs SET run_at = now() WHERE id % 2 = 0");
+    int promoted = promoter.promote().promoted() + promoter.promote().promoted();
+    DB.execute(
+        "UPDATE waybill.jobs SET run_at = now() - id * interval '1 second' WHERE state = 'scheduled'");
+    long end = System.nanoTime() + 30_000_000_000L;
+    while (promoted < 2_500 && System.nanoTime() < end) {
+      promoted += promoter.promote().promoted();
+    }
+    assertEquals(2_500, promoted);
   }
 }
