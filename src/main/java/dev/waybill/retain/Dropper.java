@@ -13,7 +13,9 @@ import java.sql.Statement;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.jboss.logging.Logger;
@@ -99,6 +101,9 @@ public final class Dropper {
   private final Archive archive;
   private final RetainEvents events;
 
+  /** Days of which it was said that they cannot be dropped: once, not every minute. */
+  private final Set<Long> said = ConcurrentHashMap.newKeySet();
+
   @Inject
   Dropper(Database database, Archive archive, RetainEvents events) {
     this.database = database;
@@ -106,11 +111,15 @@ public final class Dropper {
     this.events = events;
   }
 
-  /** Drops what can be dropped now; the rest is for the next beat. */
+  /**
+   * Drops what can be dropped now; the rest is for the next beat. A day that cannot be dropped, for
+   * instance because of a view on it, keeps no other from going; that is thrown at the end.
+   */
   public void drop(BooleanSupplier turn) throws SQLException {
+    @Nullable SQLException failed = null;
     for (Day day : due()) {
       if (!turn.getAsBoolean()) {
-        return;
+        break;
       }
       try {
         if (!leave(day, turn)) {
@@ -120,11 +129,20 @@ public final class Dropper {
         // Somebody reads it, another day is still being detached, or another process has detached
         // or dropped this one under our hands. The others may be free to go.
         boolean byAnother = "42P01".equals(failure.getSQLState()) || !isThere(day);
-        if (!SqlState.of(failure).passing() && !byAnother) {
-          throw failure;
+        if (SqlState.of(failure).passing() || byAnother) {
+          LOG.debugf("partition waits name=%s sqlstate=%s", day.name(), failure.getSQLState());
+          continue;
         }
-        LOG.debugf("partition waits name=%s sqlstate=%s", day.name(), failure.getSQLState());
+        failed = Retention.first(failed, failure);
+        if (said.add(day.oid())) {
+          LOG.errorf(
+              "partition cannot be dropped, trying again name=%s sqlstate=%s: %s",
+              day.name(), failure.getSQLState(), failure.getMessage());
+        }
       }
+    }
+    if (failed != null) {
+      throw failed;
     }
   }
 

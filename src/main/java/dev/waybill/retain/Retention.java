@@ -4,9 +4,11 @@ import dev.waybill.db.SqlState;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.SQLException;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What is past its time goes: one process at a time, in the order in which one thing needs another.
@@ -46,13 +48,43 @@ public final class Retention {
       return;
     }
     BooleanSupplier goOn = new Kept(may);
-    dropper.drop(goOn);
-    archive.writeEarly(goOn);
-    expiry.expireDone(goOn);
-    expiry.expireDead(goOn);
-    leftovers.sweep(goOn);
-    // Not after a failure: then it goes to another process when the lease is over.
+    @Nullable SQLException failed = null;
+    List<Step> steps =
+        List.of(
+            dropper::drop,
+            archive::writeEarly,
+            expiry::expireDone,
+            expiry::expireDead,
+            leftovers::sweep);
+    for (Step step : steps) {
+      try {
+        step.take(goOn);
+      } catch (SQLException failure) {
+        // What else is past its time does not wait for this.
+        failed = first(failed, failure);
+        if (SqlState.of(failure) == SqlState.UNREACHABLE) {
+          break;
+        }
+      }
+    }
+    if (failed != null) {
+      // Its turn is not over: it goes to another process when the lease is.
+      throw failed;
+    }
     turn.over(TURN);
+  }
+
+  private interface Step {
+    void take(BooleanSupplier goOn) throws SQLException;
+  }
+
+  /** The first of several failures, with the others. */
+  static SQLException first(@Nullable SQLException before, SQLException failure) {
+    if (before == null) {
+      return failure;
+    }
+    before.addSuppressed(failure);
+    return before;
   }
 
   /** The turn, renewed now and then. */

@@ -406,6 +406,34 @@ class RetentionTest {
     finishedByTheNext();
   }
 
+  /** Somebody built a view on it: PostgreSQL refuses to drop it for as long as that is there. */
+  @Test
+  void a_day_that_cannot_be_dropped_keeps_nothing_else_from_going() throws SQLException {
+    past.done(10, "old", 20);
+    past.done(9, "old", 10);
+    Claimed dead = jobs.running("k");
+    assertTrue(jobs.settle(dead, Outcome.dead("no")));
+    DB.execute("UPDATE waybill.jobs_dead SET finished_at = now() - interval '31 days'");
+    DB.execute(
+        "CREATE VIEW public.on_a_day AS SELECT id FROM waybill." + past.attached().getFirst());
+    Retention retention = retention();
+    try {
+      for (int i = 0; i < 2; i++) {
+        SQLException refused = assertThrows(SQLException.class, () -> retention.turn(() -> true));
+        assertEquals("2BP01", refused.getSQLState());
+        assertEquals(List.of(), past.attached());
+        assertEquals(1, DB.number("SELECT count(*) FROM waybill.leaving"), "waits");
+        assertEquals(Map.of("k", 1L, "old", 10L), purged);
+        DB.auditIsClean();
+      }
+    } finally {
+      DB.execute("DROP VIEW public.on_a_day");
+    }
+    retention.turn(() -> true);
+    assertEquals(Map.of("k", 1L, "old", 30L), purged);
+    DB.auditIsClean();
+  }
+
   // --------------------------------------------------------------------------- several processes
 
   @Test
