@@ -184,12 +184,13 @@ public final class Claimer {
   /** The part of a sweep that asks the database: another thread may do it. */
   public Found find() throws SQLException {
     Map<String, Integer> open = open();
-    return new Found(open.isEmpty() ? List.of() : database.run(c -> sweep.of(c, open, tenant)));
+    return new Found(
+        open.keySet(), open.isEmpty() ? List.of() : database.run(c -> sweep.of(c, open, tenant)));
   }
 
   /** What a sweep found while claims went on. */
   public void add(Found found) {
-    lanes.add(found.lanes());
+    lanes.add(found.lanes(), found.kinds());
   }
 
   /** A sweep that began has found nothing out. */

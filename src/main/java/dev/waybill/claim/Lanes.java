@@ -79,15 +79,18 @@ final class Lanes {
 
   /**
    * What a sweep found while claims went on. A lane that it did not find stays, since it may have
-   * come after that sweep looked; one that was emptied meanwhile is emptied once more.
+   * come after that sweep looked; one that was emptied meanwhile is emptied once more. But not one
+   * of a kind that was not looked for: it may be paused, and its lane may not be emptied for hours.
    */
-  void add(List<Lane> found) {
+  void add(List<Lane> found, Set<String> asked) {
     var heads = new HashSet<Lane>();
     found.forEach(lane -> heads.add(lane.key()));
     var all = new ArrayList<>(found);
     for (ArrayList<Lane> known : lanesOf.values()) {
       for (Lane lane : known) {
-        if (!heads.contains(lane.key())) {
+        if (all.size() < Sweep.LANES_MAX
+            && asked.contains(lane.kind())
+            && !heads.contains(lane.key())) {
           all.add(lane);
         }
       }

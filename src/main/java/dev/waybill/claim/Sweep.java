@@ -89,7 +89,7 @@ final class Sweep {
       """;
 
   /** A sweep that finds more goes on behind these the next time: each lane has its turn. */
-  private static final int LANES_MAX = 20_000;
+  static final int LANES_MAX = 20_000;
 
   /** Before all lanes of a kind: versions begin with 1. */
   private static final Lane BEGINNING = new Lane("", 0, "", 0, 0, 0, 0);

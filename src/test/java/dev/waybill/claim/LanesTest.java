@@ -99,7 +99,7 @@ class LanesTest {
     lanes.swept(List.of(lane("a", END), lane("b", END)));
     lanes.sweepBegins();
     lanes.advance(lane("a", END), END + 100, 9);
-    lanes.add(List.of(lane("a", END - 5_000), lane("c", END)));
+    lanes.add(List.of(lane("a", END - 5_000), lane("c", END)), Set.of("k"));
     var heads =
         lanes.next(9, _ -> 1).stream()
             .map(turn -> turn.lane().tenant() + (turn.lane().lowMicros() - END))
@@ -108,12 +108,35 @@ class LanesTest {
     assertEquals(List.of("a-5000", "b0", "c0"), heads, "a came late, b came after it looked");
   }
 
+  /** Its backlog may last for hours. */
+  @Test
+  void a_kind_that_was_paused_is_not_kept_by_a_sweep_that_did_not_look_for_it() {
+    lanes.swept(List.of(lane("a", END)));
+    lanes.add(List.of(), Set.of("k"));
+    assertFalse(lanes.isEmpty(), "it may have come after the look");
+    lanes.add(List.of(), Set.of());
+    assertTrue(lanes.isEmpty());
+  }
+
+  @Test
+  void what_is_kept_beside_what_was_found_is_bounded() {
+    for (int i = 0; i < 3; i++) {
+      int round = i;
+      lanes.add(
+          IntStream.range(0, Sweep.LANES_MAX - 1)
+              .mapToObj(n -> lane(round + "t" + n, END))
+              .toList(),
+          Set.of("k"));
+    }
+    assertEquals(Sweep.LANES_MAX, lanes.tenants());
+  }
+
   @Test
   void what_was_emptied_while_a_sweep_looked_counts_as_emptied_since() {
     lanes.sweepBegins();
     IntStream.range(0, 17)
         .forEach(i -> {
-          lanes.add(List.of(lane("t" + i, END)));
+          lanes.add(List.of(lane("t" + i, END)), Set.of("k"));
           emptiedAt(END);
         });
     assertFalse(lanes.remembersAll(Set.of("k")), "of 17 lanes it forgot one");
