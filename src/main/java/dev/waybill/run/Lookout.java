@@ -116,20 +116,20 @@ final class Lookout {
     boolean knowsMore = claimer.knowsMore();
     long since = now - sweptNanos;
     boolean told = news;
+    boolean asked = told && since > Math.max(NEWS_NANOS, SHARE_BUSY * tookNanos);
     // When something came, once between two sweeps though one is due: it is the quicker answer.
     boolean guess =
         !knowsMore && (due ? told && !guessed : claimer.remembersAll()) && claimer.recall();
     if (guess) {
       List<Claimed> batch = guess(slots, told);
-      boolean asked = told && since > Math.max(NEWS_NANOS, SHARE_BUSY * tookNanos);
       if (!batch.isEmpty() || !(due || asked)) {
         putOff = !swept;
         return batch;
       }
     }
     // What is new may be of a kind that is not held up; but each promotion is news.
-    boolean newsWhileHeld = told && claimer.heldMillis() > 0 && since > NEWS_NANOS;
-    if (due || guess || !knowsMore || newsWhileHeld) {
+    boolean askedWhileHeld = asked && claimer.heldMillis() > 0;
+    if (due || guess || !knowsMore || askedWhileHeld) {
       if (!dear) {
         sweep();
       } else if (!swept) {

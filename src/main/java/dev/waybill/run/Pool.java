@@ -201,12 +201,15 @@ final class Pool {
     if ((claimer.knowsMore() && !held) || (idleMillis > ARM_AFTER_MILLIS && arm())) {
       return idleMillis;
     }
+    long pause = held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis;
     if (lookout.putOff()) {
       // The sweep is not put off by a long sleep.
-      idle(Math.clamp(lookout.dueMillis(), 1, idleMillis));
+      pause = Math.clamp(lookout.dueMillis(), 1, pause);
+    }
+    idle(pause);
+    if (lookout.putOff() && !held) {
       return idleMillis;
     }
-    idle(held ? Math.min(idleMillis, claimer.heldMillis()) : idleMillis);
     return woken ? IDLE_MILLIS_MIN : Math.min(idleMillisMax(), idleMillis * 2);
   }
 

@@ -421,6 +421,37 @@ class PoolsTest {
             DB.number("SELECT count(*) FROM waybill.waiting WHERE kind = 'k' AND armed") == 1);
   }
 
+  /** Each look is a transaction that counts what runs. */
+  @Test
+  void where_a_cap_is_reached_and_sweeps_are_dear_it_looks_less_and_less_often() throws Exception {
+    DB.execute("INSERT INTO waybill.kinds (kind, kind_cap) VALUES ('k', 1)");
+    DB.execute(
+        "INSERT INTO waybill.jobs (kind, tenant) SELECT 'k', t FROM generate_series(1, 4000) t");
+    var begun = new AtomicInteger();
+    try (var house =
+        new TestHouse(DB, "p=*:50")
+            .with(
+                "k",
+                (_, _) -> {
+                  begun.incrementAndGet();
+                  TimeUnit.MILLISECONDS.sleep(200);
+                  return Outcome.done();
+                })
+            .start()) {
+      await().until(() -> begun.get() > 5);
+      int before = begun.get();
+      house.heard.looks.set(0);
+      await().until(() -> begun.get() >= before + 10);
+      int looks = house.heard.looks.get();
+      assertTrue(looks <= 10 * 18, looks + " looks for ten jobs");
+      DB.execute("UPDATE waybill.kinds SET paused = true, kind_cap = NULL");
+      DB.execute("DELETE FROM waybill.jobs WHERE state = 'ready'");
+      DB.execute("DELETE FROM waybill.tally");
+    }
+    DB.execute("DELETE FROM waybill.jobs_done");
+    DB.execute("DELETE FROM waybill.tally");
+  }
+
   @Test
   void while_sweeps_are_dear_claims_go_on_and_who_comes_late_is_found() throws Exception {
     // A sweep goes over 4,000 lanes.

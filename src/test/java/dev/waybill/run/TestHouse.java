@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** The pools of one process, with handlers made for a test. */
 final class TestHouse implements AutoCloseable {
@@ -70,6 +71,9 @@ final class TestHouse implements AutoCloseable {
   static final class Heard implements PoolEvents {
     final ConcurrentLinkedQueue<String> lines = new ConcurrentLinkedQueue<>();
 
+    /** How often a pool looked for jobs. */
+    final AtomicInteger looks = new AtomicInteger();
+
     /** Whoever listens may be broken. */
     volatile boolean throwing;
 
@@ -85,6 +89,7 @@ final class TestHouse implements AutoCloseable {
 
     @Override
     public void claimed(String pool, List<Claimed> batch, long nanos) {
+      looks.incrementAndGet();
       batch.forEach(job -> hear("claimed " + job.id()));
       if (!batch.isEmpty()) {
         Uninterrupted.await(holding);
