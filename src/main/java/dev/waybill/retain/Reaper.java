@@ -8,14 +8,23 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.Types;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import org.jboss.logging.Logger;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Gives the jobs of holders that vanished to others, and buries those that have no attempt left.
  */
 @Singleton
 public final class Reaper {
+
+  private static final Logger LOG = Logger.getLogger(Reaper.class);
 
   /**
    * The holder is presumed dead: its lease ran out and was not extended. {@code SKIP LOCKED} passes
@@ -34,6 +43,7 @@ public final class Reaper {
       WITH lost AS MATERIALIZED (
         SELECT j.id FROM waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
         WHERE j.state = 'running' AND j.lease_until < now() AND j.attempt < coalesce(j.max_attempts, k.max_attempts, ?)
+          AND (?::bigint IS NULL OR j.id = ?)
         LIMIT ? FOR NO KEY UPDATE OF j SKIP LOCKED
       ), back AS (
         UPDATE waybill.jobs j
@@ -53,6 +63,7 @@ public final class Reaper {
       WITH lost AS MATERIALIZED (
         SELECT j.id FROM waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
         WHERE j.state = 'running' AND j.lease_until < now() AND j.attempt >= coalesce(j.max_attempts, k.max_attempts, ?)
+          AND (?::bigint IS NULL OR j.id = ?)
         LIMIT ? FOR UPDATE OF j SKIP LOCKED
       ), gone AS (
         DELETE FROM waybill.jobs j USING lost
@@ -70,14 +81,26 @@ public final class Reaper {
       SELECT kind, count(*) FROM buried GROUP BY kind
       """;
 
+  /** For a page that failed. */
+  private static final String OVERDUE =
+      """
+      SELECT j.id FROM waybill.jobs j WHERE j.state = 'running' AND j.lease_until < now() LIMIT ?
+      """;
+
   private static final int PAGE = 500;
+  private static final int ONE_BY_ONE_MAX = 5_000;
   private static final int PAGES_MAX = 100;
+
+  private static final List<String> STATEMENTS = List.of(GIVE_BACK, BURY);
 
   /** Asked after an outage, before anything is reaped. */
   private static final String ANSWERS = "SELECT 1";
 
   private final Database database;
   private volatile boolean wasAway;
+
+  /** Jobs that could not be reaped the last time: said once, not at each beat. */
+  private volatile Set<Long> refused = Set.of();
 
   public Reaper(Database database) {
     this.database = database;
@@ -112,23 +135,73 @@ public final class Reaper {
 
   private Map<String, Long> reapAll() throws SQLException {
     var reaped = new TreeMap<String, Long>();
-    for (String statement : new String[] {GIVE_BACK, BURY}) {
-      for (int page = 0; page < PAGES_MAX; page++) {
-        Map<String, Long> some = database.run(c -> reapPage(c, statement));
-        some.forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
-        if (some.values().stream().mapToLong(Long::longValue).sum() < PAGE) {
-          break;
+    try {
+      for (String statement : STATEMENTS) {
+        for (int page = 0; page < PAGES_MAX; page++) {
+          Map<String, Long> some = database.run(c -> reap(c, statement, null, PAGE));
+          some.forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
+          if (some.values().stream().mapToLong(Long::longValue).sum() < PAGE) {
+            break;
+          }
         }
+      }
+      refused = Set.of();
+    } catch (SQLException failure) {
+      switch (SqlState.of(failure)) {
+        case BAD_VALUE, DUPLICATE, UNKNOWN -> reapOneByOne(reaped);
+        case UNREACHABLE, TRY_AGAIN, TIMED_OUT, NO_PARTITION, LIMITED, BROKEN -> throw failure;
       }
     }
     return reaped;
   }
 
-  private static Map<String, Long> reapPage(Connection connection, String sql) throws SQLException {
+  /**
+   * There is one among them that cannot be reaped, because of a trigger of somebody's or a damaged
+   * page: the others do not wait for it.
+   */
+  private void reapOneByOne(Map<String, Long> reaped) throws SQLException {
+    var failed = new HashSet<Long>();
+    for (long id : database.run(Reaper::overdue)) {
+      try {
+        for (String statement : STATEMENTS) {
+          database
+              .run(c -> reap(c, statement, id, 1))
+              .forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
+        }
+      } catch (SQLException failure) {
+        if (SqlState.of(failure) == SqlState.UNREACHABLE) {
+          throw failure;
+        }
+        failed.add(id);
+        if (!refused.contains(id)) {
+          LOG.errorf("not reaped, trying again job=%d sqlstate=%s", id, failure.getSQLState());
+        }
+      }
+    }
+    refused = failed;
+  }
+
+  private static List<Long> overdue(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(OVERDUE)) {
+      statement.setInt(1, ONE_BY_ONE_MAX);
+      var ids = new ArrayList<Long>();
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          ids.add(rows.getLong(1));
+        }
+      }
+      return ids;
+    }
+  }
+
+  private static Map<String, Long> reap(
+      Connection connection, String sql, @Nullable Long only, int most) throws SQLException {
     var reaped = new TreeMap<String, Long>();
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
       statement.setInt(1, Policy.DEFAULT.maxAttempts());
-      statement.setInt(2, PAGE);
+      statement.setObject(2, only, Types.BIGINT);
+      statement.setObject(3, only, Types.BIGINT);
+      statement.setInt(4, most);
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
           reaped.put(rows.getString(1), rows.getLong(2));

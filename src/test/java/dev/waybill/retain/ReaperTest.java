@@ -158,7 +158,7 @@ class ReaperTest {
     String reap = statement("GIVE_BACK");
     try (Connection reaping = DB.connect()) {
       reaping.setAutoCommit(false);
-      assertEquals(List.of("k"), TestDatabase.column(reaping, reap, 10, 500));
+      assertEquals(List.of("k"), TestDatabase.column(reaping, reap, 10, null, null, 500));
       var late = CompletableFuture.supplyAsync(() -> settle(job, Outcome.done()));
       waitsForALock();
       reaping.commit();
@@ -176,7 +176,8 @@ class ReaperTest {
     jobs.leaseOver(job.id());
     try (Connection reaping = DB.connect()) {
       reaping.setAutoCommit(false);
-      assertEquals(List.of("k"), TestDatabase.column(reaping, statement("BURY"), 10, 500));
+      assertEquals(
+          List.of("k"), TestDatabase.column(reaping, statement("BURY"), 10, null, null, 500));
       var late = CompletableFuture.supplyAsync(() -> settle(job, Outcome.retry("late")));
       waitsForALock();
       reaping.commit();
@@ -220,6 +221,24 @@ class ReaperTest {
       other.setAutoCommit(true);
     }
     assertEquals(Map.of("k", 1L), reaper.reap());
+  }
+
+  /** Or one such row would keep the places of all others under their caps for ever. */
+  @Test
+  void one_job_that_cannot_be_reaped_does_not_stop_the_others() throws SQLException {
+    DB.enqueue("k", 10);
+    DB.execute("UPDATE waybill.jobs SET max_attempts = 1 WHERE id % 2 = 0");
+    var claimed = jobs.claim("k", 10);
+    for (Claimed job : claimed) {
+      jobs.leaseOver(job.id());
+    }
+    List<Long> bad = claimed.stream().map(Claimed::id).sorted().limit(2).toList();
+    DB.execute("UPDATE waybill.jobs SET attempts = '5' WHERE id IN (?, ?)", bad.get(0), bad.get(1));
+    assertEquals(Map.of("k", 8L), reaper.reap());
+    assertEquals(Map.of(), reaper.reap());
+    DB.execute(
+        "UPDATE waybill.jobs SET attempts = NULL WHERE id IN (?, ?)", bad.get(0), bad.get(1));
+    assertEquals(Map.of("k", 2L), reaper.reap());
   }
 
   @Test
