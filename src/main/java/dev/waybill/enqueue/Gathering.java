@@ -240,9 +240,10 @@ public final class Gathering {
    * idle while these answer their callers.
    */
   private Answer lead(NewJob mine) {
-    var others = new ArrayList<Place>();
+    List<Place> others = List.of();
     List<Answer> answers = List.of();
     try {
+      others = new ArrayList<>();
       gather(mine, others);
       answers = write(mine, others);
       return answers.getFirst();
