@@ -188,7 +188,8 @@ final class Lookout {
     guessed = false;
     sweptNanos = now;
     claimer.sweepBegins();
-    beside = Thread.ofVirtual().name("sweep-" + pool).start(this::find);
+    // Not a virtual thread: handlers that compute would keep it from beginning.
+    beside = Thread.ofPlatform().daemon().name("sweep-" + pool).start(this::find);
   }
 
   private void find() {
