@@ -69,6 +69,17 @@ public record Caller(
     }
   }
 
+  /**
+   * For what concerns every kind, and names none.
+   *
+   * @throws Denied when the caller is bound to some of them
+   */
+  public void checkEveryKind() {
+    if (kinds != null) {
+      throw Denied.forbidden("It concerns every kind, and this credential is for some of them.");
+    }
+  }
+
   /** Two callers with the same scope see the same idempotency keys. */
   public String scope() {
     return tenant == null ? "" : "tenant:" + tenant;

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.annotation.JsonRawValue;
 import dev.waybill.access.Allowed;
 import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
-import dev.waybill.access.Denied;
 import dev.waybill.access.Role;
 import dev.waybill.audit.AuditLog;
 import dev.waybill.db.Database;
@@ -101,9 +100,7 @@ public final class AuditResource {
     int max = Query.limit(limit, DeadLettersResource.PAGE, DeadLettersResource.PAGE_MAX);
     @Nullable Long from = Query.number("after", after);
     Caller caller = callers.get();
-    if (caller.kinds() != null) {
-      throw Denied.forbidden("It concerns every kind, and this credential is for some of them.");
-    }
+    caller.checkEveryKind();
     @Nullable String tenant = caller.tenant();
     List<AuditLog.Line> lines = database.run(c -> AuditLog.page(c, tenant, from, max));
     return new LinePage(

@@ -167,7 +167,7 @@ public final class LeasesResource {
     Caller caller = callers.get();
     return answers(
         asked.held().stream().map(Holders.Held::id).toList(),
-        holders.extend(asked.held(), asked.lease(), caller.tenant()));
+        holders.extend(asked.held(), asked.lease(), scope(caller)));
   }
 
   @POST
@@ -189,7 +189,11 @@ public final class LeasesResource {
     List<Holders.Said> said = requests.settle(Bodies.read(body, SETTLE_BYTES_MAX));
     Caller caller = callers.get();
     return answers(
-        said.stream().map(one -> one.held().id()).toList(), holders.settle(said, caller.tenant()));
+        said.stream().map(one -> one.held().id()).toList(), holders.settle(said, scope(caller)));
+  }
+
+  private static Holders.Scope scope(Caller caller) {
+    return new Holders.Scope(caller.tenant(), caller.kinds());
   }
 
   private static LeaseView.Answers answers(List<Long> ids, List<Holders.Answer> answers) {

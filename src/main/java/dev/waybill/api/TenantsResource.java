@@ -1,6 +1,7 @@
 package dev.waybill.api;
 
 import dev.waybill.access.Allowed;
+import dev.waybill.access.Caller;
 import dev.waybill.access.CurrentCaller;
 import dev.waybill.access.Role;
 import dev.waybill.audit.Audit;
@@ -226,11 +227,12 @@ public final class TenantsResource {
       InputStream body)
       throws SQLException {
     String name = tenant(tenant);
+    Caller caller = operator();
     LimitsBody read = requests.read(Bodies.read(body), LimitsBody.class);
     boolean[] made = new boolean[1];
     TenantLimits.Limit limit =
         database.transaction(connection -> {
-          Audit.actsFor(connection, callers.get().name());
+          Audit.actsFor(connection, caller.name());
           long version = TenantLimits.lock(connection, name);
           made[0] = version == 0;
           ETags.check(version, ifMatch, ifNoneMatch, "limit");
@@ -255,9 +257,10 @@ public final class TenantsResource {
           @Nullable String ifMatch)
       throws SQLException {
     String name = tenant(tenant);
+    Caller caller = operator();
     boolean there =
         database.transaction(connection -> {
-          Audit.actsFor(connection, callers.get().name());
+          Audit.actsFor(connection, caller.name());
           long version = TenantLimits.lock(connection, name);
           ETags.check(version, ifMatch, null, "limit");
           TenantLimits.takeAway(connection, name);
@@ -267,6 +270,13 @@ public final class TenantsResource {
       throw Problem.notFound("limit");
     }
     return Response.noContent().build();
+  }
+
+  /** A tenant's limit holds for all of its kinds. */
+  private Caller operator() {
+    Caller caller = callers.get();
+    caller.checkEveryKind();
+    return caller;
   }
 
   private static TenantLimits.Limit stored(Connection connection, String tenant)

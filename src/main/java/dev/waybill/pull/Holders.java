@@ -21,6 +21,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
@@ -30,6 +31,21 @@ public final class Holders {
 
   /** A job and the token that shall prove the lease. */
   public record Held(long id, UUID token) {}
+
+  /**
+   * Whose leases a holder may have at all; a token from elsewhere is none of theirs.
+   *
+   * @param tenant only this tenant's; null for everybody's
+   * @param kinds only of these; null for all
+   */
+  public record Scope(@Nullable String tenant, @Nullable Set<String> kinds) {
+
+    public static final Scope ALL = new Scope(null, null);
+
+    public Scope {
+      kinds = kinds == null ? null : Set.copyOf(kinds);
+    }
+  }
 
   /** An outcome and whose. */
   public record Said(Held held, Outcome outcome) {}
@@ -59,7 +75,7 @@ public final class Holders {
         j.started_at + coalesce(k.timeout_ms, ?) * interval '1 millisecond' <= now(),
         coalesce(k.timeout_ms, ?), coalesce(k.lease_ms, ?)
       FROM unnest(?::bigint[], ?::uuid[]) AS s(id, token), waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token AND (?::text IS NULL OR j.tenant = ?)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token AND waybill.visible(j.tenant, j.kind, ?, ?)
       ORDER BY j.id FOR UPDATE OF j
       """;
 
@@ -92,11 +108,8 @@ public final class Holders {
         throws SQLException;
   }
 
-  /**
-   * @param tenant the holder is bound to this tenant, or null
-   */
-  public List<Answer> settle(List<Said> said, @Nullable String tenant) throws SQLException {
-    return carefully(said, (c, some, told) -> settle(c, some, tenant, told));
+  public List<Answer> settle(List<Said> said, Scope scope) throws SQLException {
+    return carefully(said, (c, some, told) -> settle(c, some, scope, told));
   }
 
   /**
@@ -105,10 +118,10 @@ public final class Holders {
    *
    * @param lease null for the kind's own
    */
-  public List<Answer> extend(List<Held> held, @Nullable Duration lease, @Nullable String tenant)
+  public List<Answer> extend(List<Held> held, @Nullable Duration lease, Scope scope)
       throws SQLException {
     List<Said> asked = held.stream().map(h -> new Said(h, new Outcome.Release())).toList();
-    return carefully(asked, (c, some, told) -> extend(c, some, lease, tenant, told));
+    return carefully(asked, (c, some, told) -> extend(c, some, lease, scope, told));
   }
 
   /**
@@ -166,11 +179,11 @@ public final class Holders {
   }
 
   private Map<Long, Answer> settle(
-      Connection connection, List<Said> said, @Nullable String tenant, List<Runnable> told)
+      Connection connection, List<Said> said, Scope scope, List<Runnable> told)
       throws SQLException {
     var outcomes = new HashMap<Long, Outcome>();
     said.forEach(one -> outcomes.put(one.held().id(), one.outcome()));
-    List<Row> rows = lock(connection, said, tenant);
+    List<Row> rows = lock(connection, said, scope);
     var ended = new ArrayList<Settler.Ended>(rows.size());
     var ran = new HashMap<Long, Long>();
     for (Row row : rows) {
@@ -207,10 +220,10 @@ public final class Holders {
       Connection connection,
       List<Said> asked,
       @Nullable Duration lease,
-      @Nullable String tenant,
+      Scope scope,
       List<Runnable> told)
       throws SQLException {
-    List<Row> rows = lock(connection, asked, tenant);
+    List<Row> rows = lock(connection, asked, scope);
     List<Row> late = rows.stream().filter(Row::overTime).toList();
     if (!late.isEmpty()) {
       var ran = new HashMap<Long, Long>();
@@ -253,7 +266,7 @@ public final class Holders {
     }
   }
 
-  private static List<Row> lock(Connection connection, List<Said> said, @Nullable String tenant)
+  private static List<Row> lock(Connection connection, List<Said> said, Scope scope)
       throws SQLException {
     try (PreparedStatement statement = connection.prepareStatement(LOCK)) {
       Array ids = connection.createArrayOf("int8", said.stream().map(s -> s.held().id()).toArray());
@@ -265,8 +278,10 @@ public final class Holders {
       statement.setArray(
           6, connection.createArrayOf("uuid", said.stream().map(s -> s.held().token()).toArray()));
       statement.setArray(7, ids);
-      statement.setString(8, tenant);
-      statement.setString(9, tenant);
+      statement.setString(8, scope.tenant());
+      statement.setArray(
+          9,
+          scope.kinds() == null ? null : connection.createArrayOf("text", scope.kinds().toArray()));
       var rows = new ArrayList<Row>();
       try (ResultSet row = statement.executeQuery()) {
         while (row.next()) {

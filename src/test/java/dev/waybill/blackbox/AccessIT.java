@@ -510,6 +510,56 @@ final class AccessIT {
     assertEquals(404, who.get("/v1/jobs/" + other).status(), "of another kind");
   }
 
+  private static Asker ofKinds(String role, String... kinds) throws IOException {
+    ObjectNode body = Asker.JSON.createObjectNode().put("name", "of kinds").put("role", role);
+    for (String kind : kinds) {
+      body.withArray("kinds").add(kind);
+    }
+    return minted(body);
+  }
+
+  @Test
+  void a_worker_of_some_kinds_neither_keeps_nor_ends_a_lease_of_another() throws Exception {
+    long id = database.number("SELECT waybill.enqueue('errand')");
+    JsonNode leased =
+        ofKinds("worker", "errand")
+            .post("/v1/leases", "{\"kinds\": [\"errand\"], \"wait\": 10}")
+            .json()
+            .at("/jobs/0");
+    assertEquals(id, leased.path("id").asLong(), leased::toString);
+    String held = "\"id\": " + id + ", \"token\": \"" + leased.get("token").asText() + "\"";
+    String extend = "{\"leases\": [{" + held + "}]}";
+    String settle = "{\"outcomes\": [{" + held + ", \"outcome\": \"dead\"}]}";
+    Asker other = ofKinds("worker", "parcel");
+    assertEquals(403, other.post("/v1/leases", "{\"kinds\": [\"errand\"]}").status());
+    assertEquals("lost", status(other.post("/v1/leases/extend", extend)));
+    assertEquals("lost", status(other.post("/v1/leases/settle", settle)));
+    Asker own = ofKinds("worker", "parcel", "errand");
+    assertEquals("extended", status(own.post("/v1/leases/extend", extend)));
+    assertEquals("settled", status(own.post("/v1/leases/settle", settle)));
+  }
+
+  private static String status(Asker.Answer answer) {
+    return answer.json().at("/results/0/status").asText(answer.body());
+  }
+
+  /** The tenant is in the matrix above; this is the same for kinds. */
+  @TestFactory
+  Stream<DynamicTest> a_credential_for_another_kind_finds_nothing_by_id() throws Exception {
+    Asker who = ofKinds("operator", "parcel");
+    return document().values().stream()
+        .filter(rule -> rule.path().matches("/v1/(jobs|dlq)/\\{id}.*|/v1/(kinds|tenants)/.*"))
+        .filter(rule -> !rule.operation().equals("readTenantLimits"))
+        .map(rule ->
+            DynamicTest.dynamicTest(
+                rule.operation(),
+                () -> {
+                  Asker.Answer answer = call(who, rule, filled(rule, ""));
+                  boolean reads = rule.path().contains("{id}") || rule.method().equals("GET");
+                  assertEquals(reads ? 404 : 403, answer.status(), answer.body());
+                }));
+  }
+
   @Test
   void two_tenants_with_the_same_dedupe_key_have_a_job_each() throws Exception {
     String body = "{\"kind\": \"echo\", \"dedupeKey\": \"order-42\"}";

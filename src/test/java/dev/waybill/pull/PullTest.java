@@ -283,7 +283,7 @@ class PullTest {
                 .map(
                     one -> new Holders.Said(new Holders.Held(one.job().id(), one.token()), outcome))
                 .toList(),
-            null);
+            Holders.Scope.ALL);
     return (int) answers.stream().filter(a -> a instanceof Holders.Answer.Settled).count();
   }
 
@@ -381,8 +381,10 @@ class PullTest {
             List.of(
                 new Holders.Said(swapped, Outcome.done()),
                 new Holders.Said(new Holders.Held(two.job().id(), two.token()), Outcome.done())),
-            null));
-    assertEquals(List.of(new Holders.Answer.Lost()), holders.extend(List.of(swapped), null, null));
+            Holders.Scope.ALL));
+    assertEquals(
+        List.of(new Holders.Answer.Lost()),
+        holders.extend(List.of(swapped), null, Holders.Scope.ALL));
     assertEquals("running", DB.state(one.job().id()));
   }
 
@@ -409,10 +411,10 @@ class PullTest {
     var extended =
         assertInstanceOf(
             Holders.Answer.Extended.class,
-            holders.extend(held, Duration.ofSeconds(45), null).getFirst());
+            holders.extend(held, Duration.ofSeconds(45), Holders.Scope.ALL).getFirst());
     assertTrue(extended.leaseUntil().isAfter(leased.leaseUntil()));
     DB.execute("UPDATE waybill.jobs SET started_at = now() - interval '2 minutes'");
-    assertEquals(List.of(new Holders.Answer.Lost()), holders.extend(held, null, null));
+    assertEquals(List.of(new Holders.Answer.Lost()), holders.extend(held, null, Holders.Scope.ALL));
     assertEquals("scheduled", DB.state(id));
     assertEquals("timeout", DB.text("SELECT last_error FROM waybill.jobs"));
     DB.auditIsClean();
@@ -433,7 +435,7 @@ class PullTest {
                       new Holders.Said(
                           new Holders.Held(one.job().id(), one.token()), Outcome.done()))
                   .toList(),
-              null);
+              Holders.Scope.ALL);
       assertEquals(
           List.of(
               new Holders.Answer.Settled(),
@@ -455,8 +457,28 @@ class PullTest {
     var said =
         List.of(
             new Holders.Said(new Holders.Held(mine, leased.getFirst().token()), Outcome.done()));
-    assertEquals(List.of(new Holders.Answer.Lost()), holders.settle(said, "theirs"));
-    assertEquals(List.of(new Holders.Answer.Settled()), holders.settle(said, "mine"));
+    assertEquals(
+        List.of(new Holders.Answer.Lost()),
+        holders.settle(said, new Holders.Scope("theirs", null)));
+    assertEquals(
+        List.of(new Holders.Answer.Settled()),
+        holders.settle(said, new Holders.Scope("mine", null)));
+  }
+
+  /** The token alone would do, were it not for this: a credential is for no more than it says. */
+  @Test
+  void who_is_bound_to_kinds_extends_and_settles_only_theirs() throws Exception {
+    DB.enqueue("k");
+    Leased leased = lease(ask("k", 1)).getFirst();
+    var held = List.of(new Holders.Held(leased.job().id(), leased.token()));
+    var said = List.of(new Holders.Said(held.getFirst(), Outcome.done()));
+    var other = new Holders.Scope(null, Set.of("other"));
+    assertEquals(List.of(new Holders.Answer.Lost()), holders.extend(held, null, other));
+    assertEquals(List.of(new Holders.Answer.Lost()), holders.settle(said, other));
+    assertEquals("running", DB.state(leased.job().id()));
+    assertEquals(
+        List.of(new Holders.Answer.Settled()),
+        holders.settle(said, new Holders.Scope(null, Set.of("k", "other"))));
   }
 
   /** Of any payload version: a tenant's jobs lie behind others of the same version. */
