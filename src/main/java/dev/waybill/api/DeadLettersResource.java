@@ -47,6 +47,9 @@ public final class DeadLettersResource {
   static final int PAGE = 100;
   static final int PAGE_MAX = 1_000;
 
+  /** The year 10000: beyond what PostgreSQL can add up to a time lies what nobody was given. */
+  private static final long MICROS_MAX = 253_402_300_800_000_000L;
+
   private static final Set<String> LIST_PARAMETERS =
       Set.of("kind", "tenant", "fingerprint", "diedAfter", "diedBefore", "limit", "after");
   private static final Set<String> GROUP_PARAMETERS = Set.of("kind", "tenant", "limit", "after");
@@ -118,7 +121,7 @@ public final class DeadLettersResource {
     }
     String[] parts = after.split("-", -1);
     try {
-      if (parts.length == 2) {
+      if (parts.length == 2 && Long.parseLong(parts[0]) < MICROS_MAX) {
         return new Position(Long.parseLong(parts[0]), Long.parseLong(parts[1]));
       }
     } catch (NumberFormatException _) {

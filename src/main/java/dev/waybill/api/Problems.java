@@ -102,7 +102,20 @@ final class Problems {
   public Response http(WebApplicationException failure) {
     int status = failure.getResponse().getStatus();
     String title = failure.getResponse().getStatusInfo().getReasonPhrase();
-    return new Problem("/problems/http-" + status, title, status, null, null).response();
+    Problem problem =
+        switch (status) {
+          case 406 ->
+              new Problem("/problems/http-406", title, 406, "There is application/json.", "Accept");
+          case 415 ->
+              new Problem(
+                  "/problems/http-415",
+                  title,
+                  415,
+                  "Send application/json; a batch may be application/x-ndjson as well.",
+                  "Content-Type");
+          default -> new Problem("/problems/http-" + status, title, status, null, null);
+        };
+    return problem.response();
   }
 
   @ServerExceptionMapper

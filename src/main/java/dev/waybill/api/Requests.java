@@ -141,8 +141,19 @@ final class Requests {
             : "See line " + at.getLineNr() + ", column " + at.getColumnNr() + ".");
   }
 
+  /** As refusals by value name it: {@code filter.kind}, {@code outcomes[0].token}, {@code tags}. */
   private static String path(JsonMappingException mismatch) {
-    return String.valueOf(mismatch.getPath().getFirst().getFieldName());
+    var path = new StringBuilder();
+    var index = new StringBuilder();
+    for (JsonMappingException.Reference step : mismatch.getPath()) {
+      if (step.getFieldName() == null) {
+        index.append('[').append(step.getIndex()).append(']');
+      } else {
+        path.append(index).append(path.isEmpty() ? "" : ".").append(step.getFieldName());
+        index.setLength(0);
+      }
+    }
+    return path.toString();
   }
 
   String payload(@Nullable JsonNode payload) {
@@ -222,7 +233,8 @@ final class Requests {
       }
       return read;
     } catch (DateTimeException | ArithmeticException _) {
-      throw Problem.invalid(field, "An ISO 8601 duration such as PT5M, or a number of seconds.");
+      throw Problem.invalid(
+          field, "An ISO 8601 duration such as PT5M, or a whole number of seconds.");
     }
   }
 

@@ -101,7 +101,7 @@ final class Document {
       return status == 405 ? List.of() : List.of("status " + status + " is not in the document");
     }
     if (body.isEmpty()) {
-      return List.of();
+      return response.path("content").isEmpty() ? List.of() : List.of("no body for " + status);
     }
     String plain = type.replaceFirst(";.*", "");
     JsonNode media = response.path("content").path(plain);

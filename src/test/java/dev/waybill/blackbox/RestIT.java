@@ -314,6 +314,8 @@ final class RestIT {
     door.post("/v1/jobs", huge).isProblem(413, "too-large", "");
     door.lines("/v1/jobs/batch", huge).isProblem(413, "too-large", "");
     door.put("/v1/kinds/huge", " ".repeat(3 << 20) + "{}").isProblem(413, "too-large", "");
+    // Larger than all that a batch may hold, and saying so beforehand.
+    door.lines("/v1/jobs/batch", " ".repeat(70 << 20)).isProblem(413, "too-large", "");
     assertEquals(0, count("huge"));
   }
 
