@@ -30,12 +30,14 @@ final class ETags {
       long version, @Nullable String ifMatch, @Nullable String ifNoneMatch, String what) {
     if (ifMatch != null && (version == 0 || !names(ifMatch, version))) {
       throw Problem.precondition(
+          "If-Match",
           version == 0
               ? "There is no " + what + " yet."
               : "Its ETag is " + of(version) + " by now.");
     }
     if (ifNoneMatch != null && version != 0 && names(ifNoneMatch, version)) {
-      throw Problem.precondition("There is a " + what + ", with the ETag " + of(version) + ".");
+      throw Problem.precondition(
+          "If-None-Match", "There is a " + what + ", with the ETag " + of(version) + ".");
     }
   }
 }

@@ -125,9 +125,9 @@ public record Problem(
         new Problem("/problems/too-slow", "The request came too slowly", 408, detail, null));
   }
 
-  static Thrown precondition(String detail) {
+  static Thrown precondition(String header, String detail) {
     return new Thrown(
-        new Problem("/problems/precondition", "It was changed meanwhile", 412, detail, "If-Match"));
+        new Problem("/problems/precondition", "It was changed meanwhile", 412, detail, header));
   }
 
   /** As many of these as this process does at once are under way. */

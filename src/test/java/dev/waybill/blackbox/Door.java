@@ -43,6 +43,10 @@ final class Door {
     return document;
   }
 
+  int port() {
+    return process.port();
+  }
+
   /** An answer that fits the document. */
   record Reply(int status, String type, HttpHeaders headers, String body) {
 

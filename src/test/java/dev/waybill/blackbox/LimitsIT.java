@@ -69,7 +69,7 @@ final class LimitsIT {
     one.put("/v1/tenants/set", "{\"backlogMax\": 7}", "If-Match", "\"9\"")
         .isProblem(412, "precondition", "If-Match");
     one.put("/v1/tenants/set", "{\"backlogMax\": 7}", "If-None-Match", "*")
-        .isProblem(412, "precondition", "If-Match");
+        .isProblem(412, "precondition", "If-None-Match");
     // An answer may be sent back.
     one.put("/v1/tenants/set", made.body(), "If-Match", "\"1\"").is(200);
     JsonNode read = two.get("/v1/tenants/set").is(200).json();

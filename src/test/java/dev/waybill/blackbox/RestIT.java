@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
@@ -589,7 +590,7 @@ final class RestIT {
     door.put("/v1/kinds/etagged", "{}", "If-Match", "*").isProblem(412, "precondition", "If-Match");
     door.put("/v1/kinds/etagged", "{}", "If-None-Match", "*").is(201);
     door.put("/v1/kinds/etagged", "{}", "If-None-Match", "*")
-        .isProblem(412, "precondition", "If-Match");
+        .isProblem(412, "precondition", "If-None-Match");
     String etag = door.get("/v1/kinds/etagged").is(200).header("ETag");
     assertEquals("\"1\"", etag);
     // The ETag is the policy's; what is measured moves without it.
@@ -598,6 +599,64 @@ final class RestIT {
     door.put("/v1/kinds/etagged", "{\"kindCap\": 4}", "If-Match", etag)
         .isProblem(412, "precondition", "If-Match");
     assertEquals(3, door.get("/v1/kinds/etagged").json().get("kindCap").asInt());
+  }
+
+  /** As a client sends it whose variable was empty: it took care, and must not be passed by. */
+  @Test
+  void a_key_or_a_condition_that_is_empty_or_there_twice_is_refused() throws Exception {
+    String job = later("careful");
+    for (String said :
+        List.of(
+            "Idempotency-Key:", "Idempotency-Key:  ", "Idempotency-Key: a\r\nidempotency-key: b")) {
+      refused(raw("POST /v1/jobs", said, job), 400, "/problems/invalid", "Idempotency-Key");
+    }
+    assertEquals(0, count("careful"));
+    door.put("/v1/kinds/careful", "{\"kindCap\": 3}").is(201);
+    for (String said : List.of("If-Match:", "If-Match: \"1\"\r\nIf-Match: \"2\"")) {
+      refused(raw("PUT /v1/kinds/careful", said, "{}"), 400, "/problems/invalid", "If-Match");
+    }
+    for (String said : List.of("if-none-match:", "If-None-Match: \"9\"\r\nIf-None-Match: *")) {
+      refused(raw("PUT /v1/kinds/careful", said, "{}"), 400, "/problems/invalid", "If-None-Match");
+    }
+    assertEquals(3, door.get("/v1/kinds/careful").json().get("kindCap").asInt());
+  }
+
+  @Test
+  void what_is_no_json_is_refused_by_its_header() throws Exception {
+    door.call("POST", "/v1/jobs", Map.of("Content-Type", "text/plain"), later("careful"))
+        .isProblem(415, "http-415", "Content-Type");
+    door.call("GET", "/v1/stats", Map.of("Accept", "text/html"), "")
+        .isProblem(406, "http-406", "Accept");
+  }
+
+  /** What came back, to the end of the connection. */
+  private static String raw(String request, String header, String body) throws IOException {
+    String head =
+        String.join(
+            "\r\n",
+            request + " HTTP/1.1",
+            "Host: localhost",
+            "Connection: close",
+            "Content-Type: application/json",
+            header,
+            "Content-Length: " + body.length());
+    try (var socket = new Socket(java.net.InetAddress.getLoopbackAddress(), door.port())) {
+      socket.setSoTimeout((int) PATIENCE.toMillis());
+      var out = socket.getOutputStream();
+      out.write((head + "\r\n\r\n" + body).getBytes(StandardCharsets.US_ASCII));
+      out.flush();
+      return new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    }
+  }
+
+  private static void refused(String answer, int status, String type, String field)
+      throws IOException {
+    assertTrue(answer.startsWith("HTTP/1.1 " + status + " "), answer);
+    assertTrue(answer.contains("application/problem+json"), answer);
+    JsonNode problem = new ObjectMapper().readTree(answer.substring(answer.indexOf('{')));
+    assertEquals(type, problem.path("type").asText(), answer);
+    assertEquals(status, problem.path("status").asInt(), answer);
+    assertEquals(field, problem.path("field").asText(), answer);
   }
 
   @Test
