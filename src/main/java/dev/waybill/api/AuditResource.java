@@ -29,12 +29,14 @@ import org.eclipse.microprofile.openapi.annotations.media.Content;
 import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
+import org.eclipse.microprofile.openapi.annotations.tags.Tag;
 import org.jspecify.annotations.Nullable;
 
 /** The log of what operators did, over REST. */
 @Path("/v1/audit")
 @Produces(MediaType.APPLICATION_JSON)
 @RunOnVirtualThread
+@Tag(name = "audit")
 public final class AuditResource {
 
   /** One line of the log. */

@@ -36,12 +36,14 @@ import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
+import org.eclipse.microprofile.openapi.annotations.tags.Tag;
 import org.jspecify.annotations.Nullable;
 
 /** Dead letters over REST. */
 @Path("/v1/dlq")
 @Produces(MediaType.APPLICATION_JSON)
 @RunOnVirtualThread
+@Tag(name = "dead letters")
 public final class DeadLettersResource {
 
   static final int PAGE = 100;

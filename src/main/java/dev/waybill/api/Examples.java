@@ -20,6 +20,21 @@ final class Examples {
        "timings": {"waitSeconds": 0.012, "runSeconds": 0.298}}\
       """;
 
+  static final String JOB_CANCELLED =
+      """
+      {"id": 42, "kind": "echo", "tenant": "acme", "priority": 5, "state": "cancelled", "payload": {"to": "a@b.c"},
+       "payloadVersion": 1, "attempt": 0, "maxAttempts": 5, "crashes": 0, "createdAt": "2026-11-18T08:00:00Z",
+       "runAt": "2026-11-18T08:05:00Z", "finishedAt": "2026-11-18T08:01:00.310Z", "tags": ["mail"], "dedupeKey": "order-42",
+       "attempts": [], "timings": {}}\
+      """;
+
+  static final String JOB_READY =
+      """
+      {"id": 42, "kind": "echo", "tenant": "acme", "priority": 5, "state": "ready", "payload": {"to": "a@b.c"},
+       "payloadVersion": 1, "attempt": 0, "maxAttempts": 5, "crashes": 0, "createdAt": "2026-11-18T08:00:00Z",
+       "runAt": "2026-11-18T08:01:00Z", "tags": ["mail"], "dedupeKey": "order-42", "attempts": [], "timings": {}}\
+      """;
+
   static final String BATCH =
       """
       [{"kind": "echo", "payload": {"n": 1}}, {"kind": "sleep", "payload": {"ms": 5}, "tenant": "acme"}]\

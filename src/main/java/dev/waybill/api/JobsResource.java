@@ -304,7 +304,7 @@ public final class JobsResource {
       content =
           @Content(
               schema = @Schema(implementation = JobView.class),
-              examples = @ExampleObject(name = "job", value = Examples.JOB)))
+              examples = @ExampleObject(name = "job", value = Examples.JOB_CANCELLED)))
   @APIResponse(responseCode = "409", description = "The job has ended otherwise")
   public JobView cancel(@PathParam("id") String id) throws SQLException {
     return acts.cancel(Problem.id(id), door.callers().get());
@@ -325,7 +325,7 @@ public final class JobsResource {
       content =
           @Content(
               schema = @Schema(implementation = JobView.class),
-              examples = @ExampleObject(name = "job", value = Examples.JOB)))
+              examples = @ExampleObject(name = "job", value = Examples.JOB_READY)))
   @APIResponse(responseCode = "409", description = "The job is running or has ended")
   public JobView runNow(@PathParam("id") String id) throws SQLException {
     return acts.runNow(Problem.id(id), door.callers().get());

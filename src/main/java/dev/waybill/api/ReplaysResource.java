@@ -42,12 +42,14 @@ import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
+import org.eclipse.microprofile.openapi.annotations.tags.Tag;
 import org.jspecify.annotations.Nullable;
 
 /** Replays of dead letters over REST. */
 @Path("/v1/dlq/replays")
 @Produces(MediaType.APPLICATION_JSON)
 @RunOnVirtualThread
+@Tag(name = "dead letters")
 public final class ReplaysResource {
 
   private static final double RATE = 10;

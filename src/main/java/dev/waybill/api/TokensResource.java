@@ -36,12 +36,14 @@ import org.eclipse.microprofile.openapi.annotations.media.Schema;
 import org.eclipse.microprofile.openapi.annotations.parameters.Parameter;
 import org.eclipse.microprofile.openapi.annotations.parameters.RequestBody;
 import org.eclipse.microprofile.openapi.annotations.responses.APIResponse;
+import org.eclipse.microprofile.openapi.annotations.tags.Tag;
 import org.jspecify.annotations.Nullable;
 
 /** API tokens over REST: minted, listed, revoked, by operators that are bound to nothing. */
 @Path("/v1/tokens")
 @Produces(MediaType.APPLICATION_JSON)
 @RunOnVirtualThread
+@Tag(name = "tokens")
 public final class TokensResource {
 
   private static final int PAGE_MAX = 500;

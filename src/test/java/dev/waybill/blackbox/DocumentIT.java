@@ -137,6 +137,28 @@ final class DocumentIT {
     assertTrue(examples > 300, "examples: " + examples);
   }
 
+  @Test
+  void every_parameter_has_a_type_and_one_of_a_path_an_example() {
+    var lacking = new ArrayList<String>();
+    for (Document.Operation operation : door.document().operations()) {
+      for (JsonNode parameter : operation.node().path("parameters")) {
+        String at = operation.id() + " " + parameter.path("name").asText();
+        if (parameter.at("/schema/type").isMissingNode()) {
+          lacking.add(at + ": no type");
+        }
+        if (parameter.path("in").asText().equals("path") && !parameter.has("example")) {
+          lacking.add(at + ": no example");
+        }
+      }
+      for (JsonNode tag : operation.node().path("tags")) {
+        if (tag.asText().contains("Resource")) {
+          lacking.add(operation.id() + ": stands under the name of a class");
+        }
+      }
+    }
+    assertEquals(List.of(), lacking);
+  }
+
   /** Only of this room's operations: the others need something that is there. */
   @Test
   void the_requests_that_the_document_gives_as_examples_are_accepted() throws Exception {
