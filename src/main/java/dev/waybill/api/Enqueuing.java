@@ -10,6 +10,8 @@ import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.io.InputStream;
 import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -38,6 +40,12 @@ final class Enqueuing {
 
   private static final int BATCHES_AT_ONCE = 8;
   private static final int DEDUPE_TRIES = 5;
+
+  /** A job that this transaction has inserted; any other has the number of another. */
+  private static final String MADE_HERE =
+      """
+      SELECT EXISTS (SELECT FROM waybill.jobs j WHERE j.id = ? AND j.xmin = pg_current_xact_id_if_assigned()::xid)
+      """;
 
   private final Database database;
   private final Queue queue;
@@ -122,11 +130,20 @@ final class Enqueuing {
       }
       @Nullable JobView view = JobReader.read(connection, told.id(), caller);
       if (view != null) {
-        return view;
+        return madeHere(connection, told.id()) ? view : view.asDuplicate();
       }
       // The job that had the key has ended meanwhile, and nothing of it was kept: the key is free.
     }
     throw new Problem.Thrown(Problem.busy());
+  }
+
+  private static boolean madeHere(Connection connection, long id) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(MADE_HERE)) {
+      statement.setLong(1, id);
+      try (ResultSet row = statement.executeQuery()) {
+        return row.next() && row.getBoolean(1);
+      }
+    }
   }
 
   /** As it is now; as it was when it was enqueued, if it is gone for good meanwhile. */

@@ -71,7 +71,8 @@ final class JobReader {
         strings(row.getArray(18)),
         row.getString(19),
         row.getString(20),
-        new JobView.Timings(row.getObject(21, Double.class), row.getObject(22, Double.class)));
+        new JobView.Timings(row.getObject(21, Double.class), row.getObject(22, Double.class)),
+        null);
   }
 
   private static List<String> strings(@Nullable Array array) throws SQLException {

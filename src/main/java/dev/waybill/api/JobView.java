@@ -59,7 +59,11 @@ public record JobView(
     @Nullable String dedupeKey,
     @JsonRawValue @Schema(type = SchemaType.ARRAY, implementation = AttemptView.class)
         String attempts,
-    Timings timings) {
+    Timings timings,
+    @Schema(
+            description =
+                "In the answer to an enqueue: true when nothing was enqueued, since this live job has the dedupe key")
+        @Nullable Boolean duplicate) {
 
   /** One attempt of a job. */
   @Schema(name = "Attempt", requiredProperties = "attempt")
@@ -102,7 +106,36 @@ public record JobView(
         job.tags(),
         job.dedupeKey(),
         "[]",
-        new Timings(null, null));
+        new Timings(null, null),
+        null);
+  }
+
+  /** The same, for whoever wanted to enqueue another with its dedupe key. */
+  JobView asDuplicate() {
+    return new JobView(
+        id,
+        kind,
+        tenant,
+        priority,
+        state,
+        payload,
+        payloadVersion,
+        attempt,
+        maxAttempts,
+        crashes,
+        createdAt,
+        runAt,
+        startedAt,
+        finishedAt,
+        worker,
+        lastError,
+        result,
+        progress,
+        tags,
+        dedupeKey,
+        attempts,
+        timings,
+        true);
   }
 
   /** How long it took, by the database's clock. */

@@ -105,7 +105,7 @@ public final class JobsResource {
   @APIResponse(
       responseCode = "201",
       description =
-          "The job, or the live one of this kind and tenant that has its dedupe key: compare the ids to tell",
+          "The job, or with `duplicate` the live one of this kind and tenant that has its dedupe key",
       content =
           @Content(
               schema = @Schema(implementation = JobView.class),

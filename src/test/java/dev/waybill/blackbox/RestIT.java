@@ -203,6 +203,23 @@ final class RestIT {
         next, door.postKeyed("/v1/jobs", "day", Door.JSON_TYPE, later("daily2")).is(200).id());
   }
 
+  @Test
+  void who_enqueues_what_is_there_already_is_told_so() throws Exception {
+    String body = "{\"kind\": \"twin\", \"delay\": 3600, \"dedupeKey\": \"one\"}";
+    Door.Reply first = door.post("/v1/jobs", body).is(201);
+    assertTrue(first.json().path("duplicate").isMissingNode(), first.body());
+    Door.Reply second = door.post("/v1/jobs", body).is(201);
+    assertTrue(second.json().path("duplicate").asBoolean(), second.body());
+    assertEquals(first.id(), second.id());
+    Door.Reply keyed = door.postKeyed("/v1/jobs", "twin-1", Door.JSON_TYPE, body).is(201);
+    assertTrue(keyed.json().path("duplicate").asBoolean(), keyed.body());
+    assertTrue(door.get("/v1/jobs/" + first.id()).is(200).json().path("duplicate").isMissingNode());
+    database.truth("SELECT waybill.cancel(?)", first.id());
+    Door.Reply next = door.post("/v1/jobs", body).is(201);
+    assertTrue(next.json().path("duplicate").isMissingNode(), next.body());
+    assertNotEquals(first.id(), next.id());
+  }
+
   // ------------------------------------------------------------------------------------ batch
 
   @Test
