@@ -130,7 +130,10 @@ public final class ProblemsInDocument implements OASFilter {
     if (operation.getRequestBody() != null) {
       add(responses, "408");
       add(responses, "413");
-      add(responses, "415");
+      // One that may be left out is read for what it is, whatever it is said to be.
+      if (Boolean.TRUE.equals(operation.getRequestBody().getRequired())) {
+        add(responses, "415");
+      }
     }
     responses.getAPIResponses().forEach(ProblemsInDocument::fill);
   }
