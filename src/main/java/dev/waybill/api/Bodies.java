@@ -22,11 +22,11 @@ final class Bodies {
     return read(body, ONE_MAX);
   }
 
-  /** All of a body. */
+  /** All of a body. Not closed: closing it waits for the rest of what was refused. */
   static byte[] read(InputStream body, long max) {
     var read = new ByteArrayOutputStream(1_024);
-    try (var bounded = new Bounded(body, max, max)) {
-      bounded.transferTo(read);
+    try {
+      long _ = new Bounded(body, max, max).transferTo(read);
     } catch (IOException _) {
       throw Problem.malformed("The body ended early.");
     }

@@ -9,6 +9,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.SQLException;
@@ -335,6 +336,46 @@ final class RestIT {
     // Larger than all that a batch may hold, and saying so beforehand.
     door.lines("/v1/jobs/batch", " ".repeat(70 << 20)).isProblem(413, "too-large", "");
     assertEquals(0, count("huge"));
+  }
+
+  /** A byte now and then keeps every other time limit from coming. */
+  @Test
+  void a_body_that_drips_is_answered_before_it_ends() throws Exception {
+    try (var threads = Executors.newFixedThreadPool(2)) {
+      List<Callable<String>> calls =
+          List.of(
+              () -> drip("/v1/jobs", "{\"kind\": \"drip\""),
+              () -> drip("/v1/jobs/batch", "[{\"kind\": \"drip\"}"));
+      for (var answer : threads.invokeAll(calls)) {
+        refused(answer.get(), 408, "/problems/too-slow", "");
+      }
+    }
+    assertEquals(0, count("drip"));
+  }
+
+  private static String drip(String path, String begin) throws IOException {
+    String head =
+        "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    try (var socket = new Socket(java.net.InetAddress.getLoopbackAddress(), door.port())) {
+      socket.setSoTimeout(200);
+      var out = socket.getOutputStream();
+      out.write(
+          (head + "Content-Length: 100000\r\n\r\n" + begin).getBytes(StandardCharsets.US_ASCII));
+      var answer = new StringBuilder();
+      for (int dripped = 0; dripped < 300 && !answer.toString().endsWith("}"); ) {
+        try {
+          int read = socket.getInputStream().read();
+          if (read < 0) {
+            break;
+          }
+          answer.append((char) read);
+        } catch (SocketTimeoutException _) {
+          out.write(' ');
+          dripped++;
+        }
+      }
+      return answer.toString();
+    }
   }
 
   @Test
