@@ -60,7 +60,7 @@ final class Lookout {
    */
   private boolean sweepFirst;
 
-  /** The last look that found nothing was no sweep. */
+  /** After the last look, if it found nothing, a sweep is still to come. */
   private boolean putOff;
 
   /** Since the last sweep a claim was made from lanes that were only remembered. */
@@ -84,13 +84,16 @@ final class Lookout {
     sweepFirst = true;
   }
 
-  /** Whether the last look found nothing and was no sweep. */
+  /** Whether the last look found nothing, and a sweep is still to come. */
   boolean putOff() {
     return putOff;
   }
 
-  /** Until the next sweep. */
+  /** Until the next sweep. One that is under way says itself when it has ended. */
   long dueMillis() {
+    if (beside != null) {
+      return Long.MAX_VALUE;
+    }
     long dueNanos = sweptNanos + every(false) - System.nanoTime();
     return TimeUnit.NANOSECONDS.toMillis(dueNanos) + 1;
   }
@@ -123,7 +126,7 @@ final class Lookout {
     if (guess) {
       List<Claimed> batch = guess(slots, told);
       if (!batch.isEmpty() || !(due || asked)) {
-        putOff = !swept;
+        putOff = !swept || news;
         return batch;
       }
     }
@@ -136,7 +139,8 @@ final class Lookout {
         sweepBeside(now);
       }
     }
-    putOff = dear && !swept;
+    // What was told of while it was swept may have come too late for that.
+    putOff = dear && (!swept || news);
     return claimer.claim(slots);
   }
 
