@@ -20,7 +20,7 @@ public final class Maintenance {
 
   private static final Logger LOG = Logger.getLogger(Maintenance.class);
 
-  /** As for a claim loop. A beat that fails ends within the limits of its statements. */
+  /** As for a claim loop. A statement of a beat ends within its limits. */
   private static final Duration WEDGED_AFTER = Duration.ofSeconds(30);
 
   private final Reaper reaper;
@@ -30,7 +30,6 @@ public final class Maintenance {
   private final Vacuum vacuum;
   private final RetainEvents events;
   private volatile boolean on;
-  private volatile long reapedNanos;
   private final Beat beat = new Beat(LOG, Logger.Level.ERROR, "maintenance failed, trying again");
 
   @Inject
@@ -52,7 +51,7 @@ public final class Maintenance {
   /** The schema is there, and this process has the role. Refuses a wrong setting. */
   public void start() throws SQLException {
     retention.open();
-    reapedNanos = System.nanoTime();
+    reaper.turned();
     on = true;
   }
 
@@ -61,11 +60,11 @@ public final class Maintenance {
   }
 
   /**
-   * The reaper's beat turns; failed tries count as turning. The others may take long rightly: an
-   * archive is written for minutes.
+   * The reaper's beat turns, or gets on with all that is overdue; failed tries count as turning.
+   * The others may take long rightly: an archive is written for minutes.
    */
   public boolean live() {
-    return !on || System.nanoTime() - reapedNanos < WEDGED_AFTER.toNanos();
+    return !on || reaper.turnsWithin(WEDGED_AFTER);
   }
 
   /** Together with the lease this bounds how long a job of a vanished holder waits. */
@@ -80,7 +79,7 @@ public final class Maintenance {
         });
       });
     } finally {
-      reapedNanos = System.nanoTime();
+      reaper.turned();
     }
   }
 

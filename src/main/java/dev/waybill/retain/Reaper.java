@@ -9,6 +9,7 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Types;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -99,6 +100,9 @@ public final class Reaper {
   private final Database database;
   private volatile boolean wasAway;
 
+  /** When a beat began, got on by a statement, or ended: one of many statements may take long. */
+  private volatile long turnedNanos = System.nanoTime();
+
   /** Jobs that could not be reaped the last time: said once, not at each beat. */
   private volatile Set<Long> refused = Set.of();
 
@@ -138,9 +142,7 @@ public final class Reaper {
     try {
       for (String statement : STATEMENTS) {
         for (int page = 0; page < PAGES_MAX; page++) {
-          Map<String, Long> some = database.run(c -> reap(c, statement, null, PAGE));
-          some.forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
-          if (some.values().stream().mapToLong(Long::longValue).sum() < PAGE) {
+          if (reap(statement, null, PAGE, reaped) < PAGE) {
             break;
           }
         }
@@ -164,9 +166,7 @@ public final class Reaper {
     for (long id : database.run(Reaper::overdue)) {
       try {
         for (String statement : STATEMENTS) {
-          database
-              .run(c -> reap(c, statement, id, 1))
-              .forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
+          long _ = reap(statement, id, 1, reaped);
         }
       } catch (SQLException failure) {
         if (SqlState.of(failure) == SqlState.UNREACHABLE) {
@@ -179,6 +179,24 @@ public final class Reaper {
       }
     }
     refused = failed;
+  }
+
+  /** Answers how many. */
+  private long reap(String statement, @Nullable Long only, int most, Map<String, Long> reaped)
+      throws SQLException {
+    turned();
+    Map<String, Long> some = database.run(c -> reap(c, statement, only, most));
+    some.forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
+    return some.values().stream().mapToLong(Long::longValue).sum();
+  }
+
+  void turned() {
+    turnedNanos = System.nanoTime();
+  }
+
+  /** Whether it was begun, or got on, so lately. */
+  boolean turnsWithin(Duration limit) {
+    return System.nanoTime() - turnedNanos <= limit.toNanos();
   }
 
   private static List<Long> overdue(Connection connection) throws SQLException {

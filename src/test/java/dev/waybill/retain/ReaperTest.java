@@ -14,10 +14,12 @@ import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -239,6 +241,32 @@ class ReaperTest {
     DB.execute(
         "UPDATE waybill.jobs SET attempts = NULL WHERE id IN (?, ?)", bad.get(0), bad.get(1));
     assertEquals(Map.of("k", 2L), reaper.reap());
+  }
+
+  /** Liveness must not end a beat that has much to do and a slow database. */
+  @Test
+  void a_beat_that_gets_on_slowly_turns() throws Exception {
+    DB.enqueue("k", 12);
+    for (Claimed job : jobs.claim("k", 12)) {
+      jobs.leaseOver(job.id());
+    }
+    DB.execute(
+        """
+        CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.2); RAISE 'slow'; END $$
+        """);
+    DB.execute(
+        "CREATE TRIGGER slow BEFORE UPDATE ON waybill.jobs FOR EACH ROW EXECUTE FUNCTION public.slow()");
+    try {
+      var beat = CompletableFuture.supplyAsync(this::reapAll);
+      while (!beat.isDone()) {
+        assertTrue(reaper.turnsWithin(Duration.ofSeconds(1)));
+        TimeUnit.MILLISECONDS.sleep(5);
+      }
+      assertEquals(0, beat.join());
+    } finally {
+      DB.execute("DROP FUNCTION public.slow() CASCADE");
+    }
+    assertEquals(Map.of("k", 12L), reaper.reap());
   }
 
   @Test
