@@ -149,12 +149,20 @@ public final class Reaper {
       }
       refused = Set.of();
     } catch (SQLException failure) {
-      switch (SqlState.of(failure)) {
-        case BAD_VALUE, DUPLICATE, UNKNOWN -> reapOneByOne(reaped);
-        case UNREACHABLE, TRY_AGAIN, TIMED_OUT, NO_PARTITION, LIMITED, BROKEN -> throw failure;
+      if (!refuses(failure)) {
+        throw failure;
       }
+      reapOneByOne(reaped);
     }
     return reaped;
+  }
+
+  /** It is about a job, and no trouble that all of them have. */
+  private static boolean refuses(SQLException failure) {
+    return switch (SqlState.of(failure)) {
+      case BAD_VALUE, DUPLICATE, UNKNOWN -> true;
+      case UNREACHABLE, TRY_AGAIN, TIMED_OUT, NO_PARTITION, LIMITED, BROKEN -> false;
+    };
   }
 
   /**
@@ -169,7 +177,7 @@ public final class Reaper {
           long _ = reap(statement, id, 1, reaped);
         }
       } catch (SQLException failure) {
-        if (SqlState.of(failure) == SqlState.UNREACHABLE) {
+        if (!refuses(failure)) {
           throw failure;
         }
         failed.add(id);
