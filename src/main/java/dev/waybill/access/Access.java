@@ -74,12 +74,27 @@ public final class Access {
   }
 
   /**
+   * What a request shows of who sends it.
+   *
    * @param authorization the header, or null
    * @param host the header, or null
    * @param origin which page asks, if one does
    */
-  Caller caller(@Nullable String authorization, @Nullable String host, Origin origin)
-      throws SQLException {
+  record Shown(@Nullable String authorization, @Nullable String host, Origin origin) {}
+
+  Caller caller(Shown shown) throws SQLException {
+    Optional<Credentials> asked = asked(shown);
+    return asked.isEmpty() ? Caller.ANYBODY : asked.get().who(bearer(shown.authorization()));
+  }
+
+  /** Without waiting for anything; null when that does not do. */
+  @Nullable Caller known(Shown shown) {
+    Optional<Credentials> asked = asked(shown);
+    return asked.isEmpty() ? Caller.ANYBODY : asked.get().known(bearer(shown.authorization()));
+  }
+
+  /** Empty where nobody is asked who they are. */
+  private Optional<Credentials> asked(Shown shown) {
     if (!started) {
       throw Denied.notNow("The service is starting.");
     }
@@ -88,11 +103,10 @@ public final class Access {
     }
     Optional<Credentials> asked = Optional.ofNullable(credentials);
     if (asked.isEmpty()) {
-      refuseForeignNames(host);
-      origin.refuseForeignPages(host);
-      return Caller.ANYBODY;
+      refuseForeignNames(shown.host());
+      shown.origin().refuseForeignPages(shown.host());
     }
-    return asked.get().who(bearer(authorization));
+    return asked;
   }
 
   private static String bearer(@Nullable String authorization) {

@@ -1,7 +1,8 @@
 package dev.waybill.access;
 
+import io.quarkus.arc.ClientProxy;
+import io.quarkus.runtime.BlockingOperationControl;
 import jakarta.inject.Inject;
-import jakarta.ws.rs.container.ContainerRequestContext;
 import jakarta.ws.rs.container.ResourceInfo;
 import jakarta.ws.rs.core.HttpHeaders;
 import java.lang.reflect.Method;
@@ -9,6 +10,7 @@ import java.sql.SQLException;
 import java.util.Arrays;
 import java.util.Set;
 import org.jboss.resteasy.reactive.server.ServerRequestFilter;
+import org.jboss.resteasy.reactive.server.spi.ResteasyReactiveContainerRequestContext;
 import org.jspecify.annotations.Nullable;
 
 /** Stands at the HTTP door: every request passes here before its body is read. */
@@ -30,25 +32,57 @@ final class Guard {
    * the resource methods for reflection in the native image.
    */
   @ServerRequestFilter
-  public void check(ResourceInfo operation, ContainerRequestContext request) throws SQLException {
+  public void check(ResourceInfo operation, ResteasyReactiveContainerRequestContext request)
+      throws SQLException {
     @Nullable Method method = operation.getResourceMethod();
     @Nullable Allowed allowed = method == null ? null : method.getAnnotation(Allowed.class);
-    Caller caller =
-        access.caller(
+    var shown =
+        new Access.Shown(
             request.getHeaderString(HttpHeaders.AUTHORIZATION),
             request.getHeaderString(HttpHeaders.HOST),
             new Origin(
                 !READS.contains(request.getMethod()),
                 request.getHeaderString("Origin"),
                 request.getHeaderString("Sec-Fetch-Site")));
+    if (BlockingOperationControl.isBlockingAllowed()) {
+      current.is(authorised(access.caller(shown), allowed));
+      return;
+    }
+    @Nullable Caller known = access.known(shown);
+    if (known != null) {
+      current.is(authorised(known, allowed));
+    } else {
+      request.suspend();
+      // The scope of the request is not there on another thread.
+      CurrentCaller found = ClientProxy.unwrap(current);
+      Thread _ = Thread.startVirtualThread(() -> ask(shown, allowed, found, request));
+    }
+  }
+
+  /** The event loop must not wait for whoever knows the credential. */
+  private void ask(
+      Access.Shown shown,
+      @Nullable Allowed allowed,
+      CurrentCaller found,
+      ResteasyReactiveContainerRequestContext request) {
+    try {
+      found.is(authorised(access.caller(shown), allowed));
+    } catch (SQLException | RuntimeException | Error refused) {
+      request.resume(refused);
+      return;
+    }
+    request.resume();
+  }
+
+  private static Caller authorised(Caller caller, @Nullable Allowed allowed) {
     if (allowed == null) {
       throw Denied.forbidden("Nothing says who may do this.");
     }
     authorise(caller, allowed);
-    current.is(caller);
+    return caller;
   }
 
-  static void authorise(Caller caller, Allowed allowed) {
+  private static void authorise(Caller caller, Allowed allowed) {
     if (caller.role() != Role.OPERATOR && !Arrays.asList(allowed.value()).contains(caller.role())) {
       throw Denied.forbidden("It is not for the role " + caller.role().word() + ".");
     }

@@ -119,6 +119,12 @@ final class Jwts implements Credentials {
         payloads == null ? role.readsPayloads() : payloads.equals(true));
   }
 
+  /** Its keys may have to be fetched, and a signature is long work. */
+  @Override
+  public @Nullable Caller known(String bearer) {
+    return null;
+  }
+
   private static boolean isAway(Throwable failure) {
     for (@Nullable Throwable at = failure; at != null; at = at.getCause()) {
       if (at instanceof ProviderKeys.Away) {

@@ -144,6 +144,13 @@ public final class Tokens implements Credentials {
     long ageNanos() {
       return System.nanoTime() - readNanos;
     }
+
+    Caller proven() {
+      if (caller == null) {
+        throw Denied.unknown("The token is not known, or it has expired or was revoked.");
+      }
+      return caller;
+    }
   }
 
   private final Database database;
@@ -162,17 +169,29 @@ public final class Tokens implements Credentials {
   public Caller who(String bearer) throws SQLException {
     byte[] hash = hash(bearer);
     String key = Base64.getEncoder().encodeToString(hash);
-    @Nullable Known last = known.get(key);
-    last = last == null ? refused.get(key) : last;
+    @Nullable Known last = last(key);
     if (last == null || last.ageNanos() > STALE_NANOS) {
       last = read(key, hash);
     } else if (last.ageNanos() > FRESH_NANOS && last.reading().compareAndSet(false, true)) {
       last = readOr(last, key, hash);
     }
-    if (last.caller() == null) {
-      throw Denied.unknown("The token is not known, or it has expired or was revoked.");
+    return last.proven();
+  }
+
+  @Override
+  public @Nullable Caller known(String bearer) {
+    @Nullable Known last = last(Base64.getEncoder().encodeToString(hash(bearer)));
+    if (last == null
+        || last.ageNanos() > STALE_NANOS
+        || (last.ageNanos() > FRESH_NANOS && !last.reading().get())) {
+      return null;
     }
-    return last.caller();
+    return last.proven();
+  }
+
+  private @Nullable Known last(String key) {
+    @Nullable Known last = known.get(key);
+    return last == null ? refused.get(key) : last;
   }
 
   /** For a moment a database that is away does not matter. */

@@ -15,7 +15,17 @@ final class Bodies {
   private Bodies() {}
 
   /** However slowly it comes; a batch is read inside of a transaction. */
-  private static final long READ_NANOS_MAX = TimeUnit.SECONDS.toNanos(30);
+  static final long READ_MILLIS_MAX = 30_000;
+
+  private static final long READ_NANOS_MAX = TimeUnit.MILLISECONDS.toNanos(READ_MILLIS_MAX);
+
+  static Problem.Thrown tooLarge(long max) {
+    return Problem.tooLarge("The body has more than " + max + " bytes.");
+  }
+
+  static Problem.Thrown tooSlow() {
+    return Problem.tooSlow("The body was not there within 30 seconds.");
+  }
 
   /** All of a body that holds one thing. */
   static byte[] read(InputStream body) {
@@ -74,13 +84,13 @@ final class Bodies {
     private void counted(int read) {
       count += Math.max(0, read);
       if (count > max) {
-        throw Problem.tooLarge("The body has more than " + max + " bytes.");
+        throw tooLarge(max);
       }
       if (count - marked > oneMax) {
         throw Problem.tooLarge("One of its parts has more than " + oneMax + " bytes.");
       }
       if (System.nanoTime() - endNanos > 0) {
-        throw Problem.tooSlow("The body was not there within 30 seconds.");
+        throw tooSlow();
       }
     }
 

@@ -18,6 +18,8 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Executor;
 import java.util.concurrent.Semaphore;
 import java.util.stream.Collectors;
 import javax.sql.DataSource;
@@ -83,7 +85,24 @@ final class Enqueuing {
     }
   }
 
-  One one(NewJob job, Caller caller, Idempotency.@Nullable Key key) throws SQLException {
+  /**
+   * Without waiting for anything itself.
+   *
+   * @param back runs what goes on with the answer
+   */
+  CompletionStage<One> one(
+      NewJob job, Caller caller, Idempotency.@Nullable Key key, Executor back) {
+    if (key != null || job.dedupeKey() != null || !kinds.knows(job)) {
+      return Aside.call(() -> asks(job, caller, key), back);
+    }
+    // One statement, one round trip, and nothing to read: the answer is known.
+    return gathering
+        .enqueue(job, back)
+        .thenApply(told -> new One(JobView.fresh(job, told, caller.payloads()), true));
+  }
+
+  /** What takes more than one question to the database, or may have to wait for somebody. */
+  private One asks(NewJob job, Caller caller, Idempotency.@Nullable Key key) throws SQLException {
     if (!kinds.knows(job)) {
       boolean _ =
           database.run(c -> {
@@ -92,9 +111,7 @@ final class Enqueuing {
           });
     }
     if (key == null && job.dedupeKey() == null) {
-      // One statement, one round trip, and nothing to read: the answer is known.
-      Queue.Told told = gathering.enqueue(job);
-      return new One(JobView.fresh(job, told, caller.payloads()), true);
+      return new One(database.run(c -> enqueue(c, job, caller)), true);
     }
     if (key == null) {
       return new One(database.transaction(c -> enqueue(c, job, caller)), true);

@@ -10,7 +10,10 @@ import dev.waybill.db.Database;
 import dev.waybill.enqueue.NewJob;
 import dev.waybill.trace.Span;
 import dev.waybill.trace.Tracer;
+import io.smallrye.common.annotation.NonBlocking;
 import io.smallrye.common.annotation.RunOnVirtualThread;
+import io.vertx.core.http.HttpServerRequest;
+import io.vertx.core.net.HostAndPort;
 import jakarta.inject.Inject;
 import jakarta.ws.rs.Consumes;
 import jakarta.ws.rs.GET;
@@ -21,15 +24,18 @@ import jakarta.ws.rs.PathParam;
 import jakarta.ws.rs.Produces;
 import jakarta.ws.rs.QueryParam;
 import jakarta.ws.rs.core.Context;
+import jakarta.ws.rs.core.HttpHeaders;
 import jakarta.ws.rs.core.MediaType;
 import jakarta.ws.rs.core.Response;
 import jakarta.ws.rs.core.UriInfo;
 import java.io.InputStream;
-import java.net.URI;
 import java.sql.SQLException;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Executor;
 import javax.sql.DataSource;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.enums.SchemaType;
@@ -45,12 +51,15 @@ import org.jspecify.annotations.Nullable;
 /** Jobs over REST. */
 @Path("/v1/jobs")
 @Produces(MediaType.APPLICATION_JSON)
-@RunOnVirtualThread
 @Tag(name = "jobs")
 public final class JobsResource {
 
   private static final String NDJSON = "application/x-ndjson";
   private static final int LIMIT = 100;
+
+  /** What is larger takes long enough to read to keep an event loop from its other requests. */
+  private static final int READ_AT_ONCE_MAX = 32 << 10;
+
   private static final String KEY_SAYS =
       "1 to 255 printable characters. A repeat within 24 hours answers 200 and the same ids; another body under"
           + " the same key 409.";
@@ -93,6 +102,7 @@ public final class JobsResource {
   }
 
   @POST
+  @NonBlocking
   @Allowed(Role.PRODUCER)
   @Consumes(MediaType.APPLICATION_JSON)
   @Operation(operationId = "enqueue", summary = "Enqueue a job")
@@ -118,29 +128,54 @@ public final class JobsResource {
       responseCode = "409",
       description =
           "The Idempotency-Key came with another body, or there are as many kinds as there may be")
-  public Response enqueue(
+  public CompletionStage<Response> enqueue(
       @Parameter(description = KEY_SAYS) @HeaderParam("Idempotency-Key") @Nullable String key,
       @Parameter(hidden = true) @HeaderParam("traceparent") @Nullable String traceparent,
-      InputStream body)
-      throws SQLException {
+      @Context HttpServerRequest request) {
     Caller caller = door.callers().get();
     var idempotency = Idempotency.Key.of(key, "enqueue", caller);
-    NewJob job = door.requests().newJob(Bodies.read(body), caller, traceparent);
+    Executor loop = Aside.on(Aside.eventLoop());
+    String jobs = at(request) + "/v1/jobs/";
+    return Arriving.body(request)
+        .thenCompose(body -> {
+          if (body.length > READ_AT_ONCE_MAX) {
+            return Aside.call(() -> door.requests().newJob(body, caller, traceparent), loop);
+          }
+          return CompletableFuture.completedStage(
+              door.requests().newJob(body, caller, traceparent));
+        })
+        .thenCompose(job -> enqueue(job, caller, idempotency, loop))
+        .thenApply(one ->
+            Response.status(one.made() ? 201 : 200)
+                .header(HttpHeaders.LOCATION, jobs + one.job().id())
+                .entity(one.job())
+                .build());
+  }
+
+  /** As the client calls this service; nothing when it does not say. */
+  private static String at(HttpServerRequest request) {
+    @Nullable HostAndPort called = request.authority();
+    return called == null ? "" : request.scheme() + "://" + called;
+  }
+
+  private CompletionStage<Enqueuing.One> enqueue(
+      NewJob job, Caller caller, Idempotency.@Nullable Key key, Executor loop) {
     @Nullable Span span = door.tracer().enqueue(job.kind(), job.traceparent());
-    NewJob traced = span == null ? job : job.withTraceparent(span.context().traceparent());
-    Enqueuing.One one = enqueuing.one(traced, caller, idempotency);
-    if (span != null) {
-      span.with("messaging.message.id", String.valueOf(one.job().id()))
-          .with("waybill.tenant", job.tenant())
-          .end();
+    if (span == null) {
+      return enqueuing.one(job, caller, key, loop);
     }
-    URI location = URI.create("/v1/jobs/" + one.job().id());
-    return (one.made() ? Response.created(location) : Response.ok().location(location))
-        .entity(one.job())
-        .build();
+    return enqueuing
+        .one(job.withTraceparent(span.context().traceparent()), caller, key, loop)
+        .thenApply(one -> {
+          span.with("messaging.message.id", String.valueOf(one.job().id()))
+              .with("waybill.tenant", job.tenant())
+              .end();
+          return one;
+        });
   }
 
   @POST
+  @RunOnVirtualThread
   @Path("/batch")
   @Allowed(Role.PRODUCER)
   @Consumes({MediaType.APPLICATION_JSON, NDJSON, "application/ndjson", "application/jsonl"})
@@ -196,6 +231,7 @@ public final class JobsResource {
   }
 
   @GET
+  @RunOnVirtualThread
   @Path("/{id}")
   @Allowed({Role.PRODUCER, Role.WORKER, Role.VIEWER})
   @Operation(operationId = "readJob", summary = "Read a job, with its attempts")
@@ -217,6 +253,7 @@ public final class JobsResource {
   }
 
   @GET
+  @RunOnVirtualThread
   @Allowed({Role.PRODUCER, Role.WORKER, Role.VIEWER})
   @Produces({MediaType.APPLICATION_JSON, NDJSON})
   @Operation(
@@ -290,6 +327,7 @@ public final class JobsResource {
   }
 
   @POST
+  @RunOnVirtualThread
   @Path("/{id}/cancel")
   @Allowed(Role.PRODUCER)
   @Operation(
@@ -311,6 +349,7 @@ public final class JobsResource {
   }
 
   @POST
+  @RunOnVirtualThread
   @Path("/{id}/run-now")
   @Allowed(Role.PRODUCER)
   @Operation(

@@ -8,26 +8,34 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Executor;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import javax.sql.DataSource;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Writes jobs that come at the same time with one statement and one commit; each caller gets what
- * it would get alone. Nobody waits for company: who comes while nobody writes writes at once, and
- * who comes later is written by the next of those who wait, together with all who wait by then. One
- * writer at a time is what costs the database least; but where a commit takes long, or a lock holds
- * the writer up, whoever has waited for {@value #SOON_MILLIS} ms writes beside it, up to {@value
- * #WRITERS_MAX} at once. It has no threads of its own: the callers do the work.
+ * Writes jobs that come at the same time with one statement and one commit; each gets the answer
+ * that it would get alone, and no thread waits for it. Nobody waits for company: who comes while
+ * nobody writes is written at once, and who comes later is written when the writer is back,
+ * together with all who wait by then. One writer at a time is what costs the database least; but
+ * where a commit takes long, or a lock holds the writer up, another writes beside it as soon as
+ * somebody has waited for {@value #SOON_MILLIS} ms, up to {@value #WRITERS_MAX} at once.
+ *
+ * <p>Writers are threads of the platform, which wait for a socket at less cost than virtual ones.
+ * They are there while there is something to write, and for a little while after.
  */
 @Singleton
 public final class Gathering {
 
   private static final int WRITERS_MAX = 4;
   private static final long SOON_MILLIS = 2;
+  private static final long SOON_NANOS = TimeUnit.MILLISECONDS.toNanos(SOON_MILLIS);
   private static final int BATCH_MAX = 100;
   private static final int BATCH_CHARS = 1 << 20;
   private static final int WAITING_MAX = 1_000;
@@ -36,15 +44,23 @@ public final class Gathering {
   /** So long everybody goes alone after a batch that held a job of a limited tenant. */
   private static final Duration APART = Duration.ofSeconds(1);
 
+  /** A thread that has nothing to do ends after so long. */
+  private static final Duration IDLE = Duration.ofSeconds(10);
+
+  /** So many looks in a row that find nobody end the watch: to begin it anew costs more. */
+  private static final int LOOKS_IN_VAIN = 250;
+
   private final Database database;
   private final Queue queue;
   private final int waitingMax;
-  private final Duration patience;
+  private final long patienceNanos;
+  private final Executor threads = threads();
 
-  /** Guarded by {@code this}, as {@link #writers} is. */
-  private final ArrayDeque<Place> waiting = new ArrayDeque<>();
+  /** In the order they came; guarded by {@code this}, as the next two are. */
+  private final ArrayDeque<Entry> waiting = new ArrayDeque<>();
 
   private int writers;
+  private boolean watched;
   private volatile long apartUntilNanos = System.nanoTime();
 
   @Inject
@@ -56,49 +72,70 @@ public final class Gathering {
     this.database = new Database(dataSource);
     this.queue = queue;
     this.waitingMax = waitingMax;
-    this.patience = patience;
+    this.patienceNanos = patience.toNanos();
   }
 
-  /** What a caller that waited is told. */
-  private sealed interface Answer {
-
-    /** It is there, and committed. */
-    record There(Queue.Told told) implements Answer {}
-
-    /** The next batch is yours to write. */
-    record Lead() implements Answer {}
-
-    /** It was not written with others, and is certainly not there: write it yourself. */
-    record Alone() implements Answer {}
-
-    /** Perhaps it is there, perhaps not. */
-    record Failed(Throwable why) implements Answer {}
+  /**
+   * Not bounded here: there are as many as writers and one that watches, and those that have ended
+   * and are not back yet. Daemons: who stops waits for requests, and they have nothing else to do.
+   */
+  private static Executor threads() {
+    return new ThreadPoolExecutor(
+        0,
+        Integer.MAX_VALUE,
+        IDLE.toMillis(),
+        TimeUnit.MILLISECONDS,
+        new SynchronousQueue<>(),
+        Thread.ofPlatform().daemon().name("enqueue-", 0).factory());
   }
 
-  // Made before they are needed: who has a turn must be able to hand it on, also without memory.
-  private static final Answer LEAD = new Answer.Lead();
-  private static final Answer ALONE = new Answer.Alone();
-  private static final Answer FAILED =
-      new Answer.Failed(new IllegalStateException("not written to its end"));
-
-  /** Of one caller that waits. */
-  private static final class Place {
+  /** A job on its way in; run, it answers what it was told. */
+  private static final class Entry implements Runnable {
     private final NewJob job;
-    private final Thread thread = Thread.currentThread();
-    private final long soonNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON_MILLIS);
-    private volatile @Nullable Answer answer;
+    private final Executor back;
+    private final CompletableFuture<Queue.Told> answer = new CompletableFuture<>();
+    private final long cameNanos = System.nanoTime();
+    private volatile Queue.@Nullable Told told;
+    private volatile @Nullable Throwable failure;
 
-    Place(NewJob job) {
+    Entry(NewJob job, Executor back) {
       this.job = job;
+      this.back = back;
     }
 
-    boolean waitsLong() {
-      return System.nanoTime() - soonNanos >= 0;
+    long waitedNanos() {
+      return System.nanoTime() - cameNanos;
     }
 
-    void tell(Answer told) {
-      answer = told;
-      LockSupport.unpark(thread);
+    void there(Queue.Told itIs) {
+      told = itIs;
+      goBack();
+    }
+
+    /** Unless it is there: what comes in the way of telling it changes nothing. */
+    void failed(Throwable why) {
+      failure = why;
+      goBack();
+    }
+
+    /** It is answered also when nothing can be run there any more. */
+    private void goBack() {
+      try {
+        back.execute(this);
+      } catch (RuntimeException | Error _) {
+        run();
+      }
+    }
+
+    @Override
+    public void run() {
+      Queue.@Nullable Told there = told;
+      @Nullable Throwable why = failure;
+      if (there != null) {
+        boolean _ = answer.complete(there);
+      } else if (why != null) {
+        boolean _ = answer.completeExceptionally(why);
+      }
     }
   }
 
@@ -107,188 +144,155 @@ public final class Gathering {
    * within a transaction of the caller's. Not for a job with a dedupe key: that may be there
    * already, and whoever has its key may be in the way.
    *
-   * @throws SQLException as alone; of a COMMIT that got no answer, all whose jobs were in it hear
+   * @param back runs what goes on with the answer; the writers do not wait for it
+   * @return fails with an SQLException as alone; of a COMMIT that got no answer, all whose jobs
+   *     were in it hear
    */
-  public Queue.Told enqueue(NewJob job) throws SQLException {
+  public CompletionStage<Queue.Told> enqueue(NewJob job, Executor back) {
     if (job.dedupeKey() != null) {
       throw new IllegalArgumentException("a job with a dedupe key goes alone");
     }
+    var entry = new Entry(job, back);
     if (System.nanoTime() - apartUntilNanos < 0) {
-      return alone(job);
+      alone(entry);
+    } else {
+      join(entry);
     }
-    @Nullable Place place = place(job);
-    Answer answer = place == null ? LEAD : await(place);
-    return take(job, answer instanceof Answer.Lead ? lead(job) : answer);
+    return entry.answer;
   }
 
-  private Queue.Told take(NewJob job, Answer answer) throws SQLException {
-    return switch (answer) {
-      case Answer.There(var told) -> told;
-      case Answer.Alone _ -> alone(job);
-      case Answer.Failed(SQLException why) -> throw why;
-      case Answer.Failed(var why) ->
-          throw new IllegalStateException("the batch with this job failed", why);
-      case Answer.Lead _ -> throw new IllegalStateException("leads twice");
-    };
-  }
-
-  private Queue.Told alone(NewJob job) throws SQLException {
-    return database.run(connection -> queue.enqueueTold(connection, job));
-  }
-
-  /** Null when there is no need to wait: the caller counts as a writer now. */
-  private synchronized @Nullable Place place(NewJob job) throws SQLException {
-    if (writers == 0) {
-      writers++;
-      return null;
-    }
-    if (waiting.size() >= waitingMax) {
-      throw new SQLException("too many jobs wait to be written", "53000");
-    }
-    var place = new Place(job);
-    waiting.add(place);
-    return place;
-  }
-
-  /**
-   * This writer is done: the first of those who wait takes its turn, unless another writer will
-   * come to it before it has waited long.
-   */
-  private void handOn() {
-    @Nullable Place next;
+  private void join(Entry entry) {
+    boolean joins;
+    boolean writes;
+    boolean watches;
     synchronized (this) {
-      next = waiting.peek();
-      if (next == null || (writers > 1 && !next.waitsLong())) {
-        next = null;
-        writers--;
-      } else {
-        waiting.remove();
+      joins = waiting.size() < waitingMax;
+      writes = joins && writers == 0;
+      watches = joins && !writes && !watched;
+      if (joins) {
+        waiting.add(entry);
       }
+      writers += writes ? 1 : 0;
+      watched |= watches;
     }
-    if (next != null) {
-      next.tell(LEAD);
-    }
-  }
-
-  /**
-   * Who is still waiting for its turn may leave, and its job is certainly not there. Who was taken
-   * along stays, whatever comes: the answer alone says whether its job is there.
-   */
-  private Answer await(Place place) throws SQLException {
-    long untilNanos = System.nanoTime() + patience.toNanos();
-    boolean interrupted = false;
-    boolean taken = false;
-    try {
-      while (true) {
-        @Nullable Answer answer = place.answer;
-        if (answer instanceof Answer.Lead && interrupted) {
-          // The first read of a virtual thread that is interrupted closes the connection.
-          handOn();
-          throw notInTime();
-        }
-        if (answer != null) {
-          return answer;
-        }
-        if (taken) {
-          LockSupport.park(this);
-        } else {
-          boolean waitsLong = place.waitsLong();
-          if (waitsLong && writesBeside(place)) {
-            return LEAD;
-          }
-          LockSupport.parkNanos(
-              this, (waitsLong ? untilNanos : place.soonNanos) - System.nanoTime());
-        }
-        interrupted |= Thread.interrupted();
-        if (!taken && (interrupted || System.nanoTime() - untilNanos >= 0)) {
-          if (withdraw(place)) {
-            throw notInTime();
-          }
-          taken = true;
-        }
-      }
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
+    if (!joins) {
+      entry.failed(new SQLException("too many jobs wait to be written", "53000"));
+    } else if (writes) {
+      startWriter();
+    } else if (watches) {
+      startWatch();
     }
   }
 
-  private static SQLException notInTime() {
-    return new SQLException("the database did not get to this job in time", "57014");
-  }
-
-  /** How many wait for their turn. */
+  /** How many wait for a writer. */
   synchronized int waiting() {
     return waiting.size();
   }
 
-  private synchronized boolean withdraw(Place place) {
-    return waiting.remove(place);
+  /** It was counted before. */
+  private void startWriter() {
+    try {
+      threads.execute(this::write);
+    } catch (RuntimeException | Error failure) {
+      writerIsGone(failure);
+    }
   }
 
-  private synchronized boolean writesBeside(Place place) {
-    if (writers == WRITERS_MAX || !waiting.remove(place)) {
-      return false;
+  /** Without having been at its end: who waits while nobody writes would wait for ever. */
+  private void writerIsGone(Throwable why) {
+    List<Entry> left = List.of();
+    synchronized (this) {
+      writers--;
+      if (writers == 0) {
+        left = List.copyOf(waiting);
+        waiting.clear();
+      }
     }
-    writers++;
-    return true;
+    left.forEach(entry -> entry.failed(why));
+  }
+
+  private void write() {
+    try {
+      var batch = new ArrayList<Entry>(BATCH_MAX);
+      while (gather(batch)) {
+        write(batch);
+        batch.clear();
+      }
+    } catch (RuntimeException | Error failure) {
+      writerIsGone(failure);
+    }
   }
 
   /**
-   * Always tells everybody it takes along. The next writer is told first: the database would be
-   * idle while these answer their callers.
+   * Takes along who waits. False when this writer is done: nobody waits, or another writer will
+   * come to them before they have waited long, so that one slow moment does not leave four behind.
    */
-  private Answer lead(NewJob mine) {
-    List<Place> others = List.of();
-    List<Answer> answers = List.of();
+  private synchronized boolean gather(List<Entry> batch) {
+    @Nullable Entry next = waiting.peek();
+    if (next == null || (writers > 1 && next.waitedNanos() < SOON_NANOS)) {
+      writers--;
+      return false;
+    }
+    long chars = 0;
+    do {
+      batch.add(next);
+      waiting.remove();
+      chars += next.job.payload().length();
+      next = waiting.peek();
+    } while (next != null
+        && batch.size() < BATCH_MAX
+        && chars + next.job.payload().length() <= BATCH_CHARS);
+    return true;
+  }
+
+  /** Who was taken along is told, whatever comes. */
+  private void write(List<Entry> batch) {
     try {
-      others = new ArrayList<>();
-      gather(mine, others);
-      answers = write(mine, others);
-      return answers.getFirst();
-    } finally {
-      handOn();
-      for (int i = 0; i < others.size(); i++) {
-        others.get(i).tell(answers.isEmpty() ? FAILED : answers.get(i + 1));
+      if (batch.size() == 1) {
+        writeAlone(batch.getFirst());
+      } else {
+        writeTogether(batch);
       }
+    } catch (RuntimeException | Error bug) {
+      batch.forEach(entry -> entry.failed(bug));
     }
   }
 
-  private List<Answer> write(NewJob mine, List<Place> others) {
-    int all = 1 + others.size();
+  private void writeTogether(List<Entry> batch) {
+    List<Queue.Told> told;
     try {
-      if (others.isEmpty()) {
-        return List.of(new Answer.There(alone(mine)));
-      }
-      var jobs = new ArrayList<NewJob>(all);
-      jobs.add(mine);
-      others.forEach(other -> jobs.add(other.job));
-      List<Queue.Told> told = database.run(connection -> queue.enqueueUnlimited(connection, jobs));
-      if (told.isEmpty()) {
-        apartUntilNanos = System.nanoTime() + APART.toNanos();
-        return Collections.nCopies(all, ALONE);
-      }
-      return told.stream().<Answer>map(Answer.There::new).toList();
+      List<NewJob> jobs = batch.stream().map(entry -> entry.job).toList();
+      told = database.run(connection -> queue.enqueueUnlimited(connection, jobs));
     } catch (SQLException failure) {
       // Unless the outcome is unknown it was rolled back as a whole: alone, they find out whose job
       // it was.
-      return Collections.nCopies(
-          all, others.isEmpty() || unknown(failure) ? new Answer.Failed(failure) : ALONE);
-    } catch (RuntimeException | Error bug) {
-      return Collections.nCopies(all, new Answer.Failed(bug));
+      batch.forEach(unknown(failure) ? entry -> entry.failed(failure) : this::alone);
+      return;
+    }
+    if (told.isEmpty()) {
+      apartUntilNanos = System.nanoTime() + APART.toNanos();
+      batch.forEach(this::alone);
+      return;
+    }
+    for (int i = 0; i < told.size(); i++) {
+      batch.get(i).there(told.get(i));
     }
   }
 
-  private synchronized void gather(NewJob first, List<Place> others) {
-    long chars = first.payload().length();
-    while (others.size() < BATCH_MAX - 1) {
-      @Nullable Place next = waiting.peek();
-      if (next == null || (chars += next.job.payload().length()) > BATCH_CHARS) {
-        break;
-      }
-      others.add(next);
-      waiting.remove();
+  /** It is certainly not there. May wait for a connection, which no writer and no caller does. */
+  private void alone(Entry entry) {
+    try {
+      Thread _ = Thread.ofVirtual().name("enqueue-alone").start(() -> writeAlone(entry));
+    } catch (RuntimeException | Error failure) {
+      entry.failed(failure);
+    }
+  }
+
+  private void writeAlone(Entry entry) {
+    try {
+      entry.there(database.run(connection -> queue.enqueueTold(connection, entry.job)));
+    } catch (SQLException | RuntimeException | Error failure) {
+      entry.failed(failure);
     }
   }
 
@@ -298,5 +302,71 @@ public final class Gathering {
       case UNREACHABLE, TIMED_OUT -> true;
       case TRY_AGAIN, BAD_VALUE, NO_PARTITION, DUPLICATE, LIMITED, BROKEN, UNKNOWN -> false;
     };
+  }
+
+  private void startWatch() {
+    try {
+      threads.execute(this::watch);
+    } catch (RuntimeException | Error _) {
+      unwatched(); // They have their writer; whoever comes next tries again.
+    }
+  }
+
+  private synchronized void unwatched() {
+    watched = false;
+  }
+
+  /** Sees to it that nobody waits long for a writer that is held up, and nobody for ever. */
+  private void watch() {
+    try {
+      int inVain = 0;
+      while (inVain < LOOKS_IN_VAIN || !endsWatch()) {
+        inVain = waiting() == 0 ? inVain + 1 : 0;
+        failLate();
+        boolean beside = writesBeside();
+        if (beside) {
+          startWriter();
+        }
+        LockSupport.parkNanos(this, untilSoonNanos());
+      }
+    } catch (RuntimeException | Error failure) {
+      unwatched();
+      throw failure;
+    }
+  }
+
+  /** Unless somebody has come meanwhile, and relies on it. */
+  private synchronized boolean endsWatch() {
+    if (waiting.isEmpty()) {
+      watched = false;
+    }
+    return !watched;
+  }
+
+  /** Who is still waiting after so long may leave, and its job is certainly not there. */
+  private void failLate() {
+    @Nullable Entry late;
+    while ((late = late()) != null) {
+      late.failed(new SQLException("the database did not get to this job in time", "57014"));
+    }
+  }
+
+  private synchronized @Nullable Entry late() {
+    @Nullable Entry oldest = waiting.peek();
+    return oldest != null && oldest.waitedNanos() >= patienceNanos ? waiting.poll() : null;
+  }
+
+  /** True: one more writer is counted. */
+  private synchronized boolean writesBeside() {
+    @Nullable Entry oldest = waiting.peek();
+    boolean beside = oldest != null && oldest.waitedNanos() >= SOON_NANOS && writers < WRITERS_MAX;
+    writers += beside ? 1 : 0;
+    return beside;
+  }
+
+  private synchronized long untilSoonNanos() {
+    @Nullable Entry oldest = waiting.peek();
+    long waited = oldest == null ? 0 : oldest.waitedNanos();
+    return waited < SOON_NANOS ? SOON_NANOS - waited : SOON_NANOS;
   }
 }

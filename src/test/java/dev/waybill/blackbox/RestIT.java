@@ -7,7 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.net.Socket;
 import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
@@ -376,6 +378,63 @@ final class RestIT {
       }
       return answer.toString();
     }
+  }
+
+  private static final String HEAD =
+      "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+
+  private static void write(Socket socket, String text) throws IOException {
+    socket.getOutputStream().write(text.getBytes(StandardCharsets.US_ASCII));
+    socket.getOutputStream().flush();
+  }
+
+  /** A body ends without a line break, so an answer may begin within a line. */
+  private static void awaitLine(BufferedReader from, String with) throws IOException {
+    String line;
+    do {
+      line = from.readLine();
+      assertTrue(line != null, "closed before: " + with);
+    } while (!line.contains(with));
+  }
+
+  private static BufferedReader reader(Socket socket) throws IOException {
+    return new BufferedReader(
+        new InputStreamReader(socket.getInputStream(), StandardCharsets.US_ASCII));
+  }
+
+  @Test
+  void a_body_may_come_in_pieces_when_it_is_asked_for_and_behind_another() throws Exception {
+    String body = later("pieces");
+    String sized = HEAD + "Content-Length: " + body.length() + "\r\n";
+    try (Socket socket = new Socket(java.net.InetAddress.getLoopbackAddress(), door.port());
+        BufferedReader answers = reader(socket)) {
+      write(socket, HEAD + "Transfer-Encoding: chunked\r\n\r\n");
+      for (String piece : List.of(body.substring(0, 10), body.substring(10))) {
+        write(socket, Integer.toHexString(piece.length()) + "\r\n" + piece + "\r\n");
+      }
+      write(socket, "0\r\n\r\n");
+      awaitLine(answers, "HTTP/1.1 201");
+      awaitLine(answers, "Location: http://localhost/v1/jobs/");
+      write(socket, sized + "Expect: 100-continue\r\n\r\n");
+      awaitLine(answers, "HTTP/1.1 100");
+      write(socket, body);
+      awaitLine(answers, "HTTP/1.1 201");
+      write(socket, (sized + "\r\n" + body).repeat(20));
+      for (int i = 0; i < 20; i++) {
+        awaitLine(answers, "HTTP/1.1 201");
+      }
+    }
+    assertEquals(22, count("pieces"));
+  }
+
+  @Test
+  void a_body_that_is_cut_off_makes_no_job() throws Exception {
+    String body = later("cut");
+    try (Socket socket = new Socket(java.net.InetAddress.getLoopbackAddress(), door.port())) {
+      write(socket, HEAD + "Content-Length: " + (body.length() + 1) + "\r\n\r\n" + later("cut"));
+    }
+    door.post("/v1/jobs", later("whole")).is(201);
+    assertEquals(0, count("cut"));
   }
 
   @Test
