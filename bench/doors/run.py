@@ -19,7 +19,7 @@ a = ap.parse_args()
 java = subprocess.run([str(ROOT / "mvnw"), "--print-java-home"], capture_output=True, text=True, check=True).stdout.strip() + "/bin/java"
 jdbc_jar = glob.glob(str(ROOT / "target/quarkus-app/lib/main/org.postgresql.postgresql-*.jar"))[0]
 work = pathlib.Path(tempfile.mkdtemp(prefix="waybill-doors-"))
-R = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}, "settings": vars(a)}
+R = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}, "settings": vars(a) | {n: os.path.basename(vars(a)[n]) for n in ("artifact", "out")}}
 
 
 def service():

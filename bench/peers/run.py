@@ -387,7 +387,7 @@ class Bench:
         self.java_home = run(ROOT / "mvnw", "--print-java-home", capture_output=True, text=True).stdout.strip()
         self.result = {"when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                        "commit": subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip(),
-                       "machine": {"cpu": cpu_name(), "cores": os.cpu_count()}, "server": SETTINGS, "arguments": sys.argv[1:], "measured": []}
+                       "machine": {"cpu": cpu_name(), "cores": os.cpu_count()}, "server": SETTINGS, "arguments": [re.sub(r"[^=]*/", "", w) for w in sys.argv[1:]], "measured": []}
         self.prepare()
         self.server = Server(given.where)
         self.result["postgresql"] = self.server.version
