@@ -5,7 +5,7 @@ import argparse, glob, json, os, pathlib, shutil, signal, subprocess, sys, tempf
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ap = argparse.ArgumentParser(description=__doc__)
-ap.add_argument("--artifact", default=str(ROOT / "target/quarkus-app/quarkus-run.jar"), help="the jar, or the native binary (needs --jar for PostgreSQL)")
+ap.add_argument("--artifact", default=str(ROOT / "target/quarkus-app/quarkus-run.jar"), help="the jar, or the native binary (which brings no PostgreSQL: the jar keeps one beside it)")
 ap.add_argument("--port", type=int, default=18742)
 ap.add_argument("--seconds", type=float, default=8)
 ap.add_argument("--rounds", type=int, default=3)
@@ -15,28 +15,39 @@ ap.add_argument("--out", default=str(HERE / "results.json"))
 ap.add_argument("--parts", default="single,batch,memory,lists", help="of single, batch, memory, lists")
 ap.add_argument("--finished", type=int, default=3_000_000, help="finished jobs for the lists")
 a = ap.parse_args()
+a.artifact = os.path.abspath(a.artifact)
 
 java = subprocess.run([str(ROOT / "mvnw"), "--print-java-home"], capture_output=True, text=True, check=True).stdout.strip() + "/bin/java"
 jdbc_jar = glob.glob(str(ROOT / "target/quarkus-app/lib/main/org.postgresql.postgresql-*.jar"))[0]
+started = []
 work = pathlib.Path(tempfile.mkdtemp(prefix="waybill-doors-"))
 R = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}, "settings": vars(a) | {n: os.path.basename(vars(a)[n]) for n in ("artifact", "out")}}
 
 
-def service():
-    env = {k: v for k, v in os.environ.items() if not k.startswith("WAYBILL_")}
-    # No worker: jobs stay where they are, and only the door is measured.
-    env.update(WAYBILL_HTTP_PORT=str(a.port), WAYBILL_DATA=str(work / "data"), WAYBILL_ROLES="api,maintenance")
-    log = open(work / "service.log", "w")
-    p = subprocess.Popen([java, "-Xmx" + a.heap, "--enable-native-access=ALL-UNNAMED", "-jar", a.artifact], env=env, cwd=work, stdout=log, stderr=log)
+def start(command, port, **settings):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("WAYBILL_")} | settings | {"WAYBILL_HTTP_PORT": str(port)}
+    log = work / f"service-{port}.log"
+    p = subprocess.Popen(command, env=env, cwd=work, stdout=open(log, "w"), stderr=subprocess.STDOUT)
+    started.append(p)
     for _ in range(240):
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{a.port}/q/health/ready", timeout=2)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/q/health/ready", timeout=2)
             return p
         except OSError:
             if p.poll() is not None:
-                sys.exit("the service ended: " + (work / "service.log").read_text()[-2000:])
+                sys.exit("the service ended: " + log.read_text()[-2000:])
             time.sleep(0.5)
     sys.exit("the service does not get ready")
+
+
+def service():
+    jar = [java, "-Xmx" + a.heap, "--enable-native-access=ALL-UNNAMED", "-jar"]
+    data = str(work / "data")
+    # No worker: jobs stay where they are, and only the door is measured.
+    if a.artifact.endswith(".jar"):
+        return start([*jar, a.artifact], a.port, WAYBILL_DATA=data, WAYBILL_ROLES="api,maintenance")
+    start([*jar, str(ROOT / "target/quarkus-app/quarkus-run.jar")], a.port + 1, WAYBILL_DATA=data, WAYBILL_ROLES="maintenance")
+    return start([a.artifact], a.port, WAYBILL_DB_URL=jdbc(), WAYBILL_ROLES="api")
 
 
 def jdbc():
@@ -98,8 +109,8 @@ def row(*cells):
 
 
 BARE = "DROP TABLE IF EXISTS doors_bare; CREATE TABLE doors_bare (LIKE waybill.jobs INCLUDING ALL);"
-p = service()
 try:
+    p = service()
     run_sql(BARE)
     for mode in ("insert", "post"):
         load(mode, a.connections, 20 if mode == "post" else 4)  # the compiler of the JVM first of all
@@ -175,10 +186,11 @@ try:
         R["stats_ms"] = {"p50": round(ms[10], 1), "max": round(ms[-1], 1)}
         row("/v1/stats", R["stats_ms"]["p50"], "-", "-")
 finally:
-    p.send_signal(signal.SIGTERM)
-    try:
-        p.wait(40)
-    except subprocess.TimeoutExpired:
-        p.kill()
+    for p in reversed(started):
+        p.send_signal(signal.SIGTERM)
+        try:
+            p.wait(40)
+        except subprocess.TimeoutExpired:
+            p.kill()
     json.dump(R, open(a.out, "w"), indent=1)
     shutil.rmtree(work, ignore_errors=True)
