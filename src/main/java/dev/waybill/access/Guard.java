@@ -55,7 +55,11 @@ final class Guard {
       request.suspend();
       // The scope of the request is not there on another thread.
       CurrentCaller found = ClientProxy.unwrap(current);
-      Thread _ = Thread.startVirtualThread(() -> ask(shown, allowed, found, request));
+      try {
+        Thread _ = Thread.startVirtualThread(() -> ask(shown, allowed, found, request));
+      } catch (RuntimeException | Error failure) {
+        request.resume(failure); // Thrown, it would leave the request suspended for ever.
+      }
     }
   }
 

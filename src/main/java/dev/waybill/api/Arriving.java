@@ -1,9 +1,11 @@
 package dev.waybill.api;
 
 import io.vertx.core.Context;
+import io.vertx.core.Future;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.http.HttpHeaders;
 import io.vertx.core.http.HttpServerRequest;
+import io.vertx.core.http.HttpVersion;
 import java.io.ByteArrayOutputStream;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -43,10 +45,7 @@ final class Arriving {
   }
 
   private void begin() {
-    request
-        .exceptionHandler(_ -> fail(Problem.malformed("The body ended early.")))
-        .handler(this::came)
-        .endHandler(_ -> ended());
+    request.exceptionHandler(_ -> fail(endedEarly())).handler(this::came).endHandler(_ -> ended());
     if (request.headers().contains(HttpHeaders.EXPECT, HttpHeaders.CONTINUE, true)) {
       request.response().writeContinue();
     }
@@ -54,9 +53,22 @@ final class Arriving {
     // Mostly it is here by then, and no timer needed.
     context.runOnContext(_ -> {
       if (!all.isDone()) {
-        boundTime();
+        awaitRest();
       }
     });
+  }
+
+  /** That its sender is gone was said before somebody listened, while the guard was asking. */
+  private void awaitRest() {
+    if (request.response().closed()) {
+      fail(endedEarly());
+    } else {
+      boundTime();
+    }
+  }
+
+  private static Problem.Thrown endedEarly() {
+    return Problem.malformed("The body ended early.");
   }
 
   private void boundTime() {
@@ -69,19 +81,40 @@ final class Arriving {
 
   private void came(Buffer part) {
     count += part.length();
+    if (all.isDone()) {
+      return; // Refused: what else comes passes until the connection closes.
+    }
     if (count > PASSING_MAX) {
       hangUp(Bodies.tooLarge(Bodies.ONE_MAX));
     } else if (count <= Bodies.ONE_MAX) {
+      keep(part);
+    }
+  }
+
+  /** A part that finds no memory ends it: others may find some, and what came of it be JSON. */
+  private void keep(Buffer part) {
+    try {
       read.writeBytes(part.getBytes());
+    } catch (RuntimeException | Error failure) {
+      hangUp(failure);
     }
   }
 
   private void ended() {
+    // The request is there until it is answered; what was read need not wait with it.
+    request.handler(null).endHandler(null).exceptionHandler(null);
     if (count > Bodies.ONE_MAX) {
       fail(Bodies.tooLarge(Bodies.ONE_MAX));
-    } else {
-      boolean _ = all.complete(read.toByteArray());
+      return;
     }
+    byte[] body;
+    try {
+      body = read.toByteArray();
+    } catch (RuntimeException | Error failure) {
+      fail(failure);
+      return;
+    }
+    boolean _ = all.complete(body);
   }
 
   private void late() {
@@ -89,12 +122,27 @@ final class Arriving {
   }
 
   /** What else it sends is not waited for. */
-  private void hangUp(Problem.Thrown why) {
+  private void hangUp(Throwable why) {
     fail(why);
-    long _ = context.owner().setTimer(HANG_UP_MILLIS, _ -> request.connection().close());
+    long _ = context.owner().setTimer(HANG_UP_MILLIS, _ -> close());
   }
 
-  private void fail(Problem.Thrown why) {
+  /**
+   * Unless it ended after all: the next request may be on its way. Others may share an HTTP/2
+   * connection, behind a proxy also those of other clients.
+   */
+  private void close() {
+    if (request.isEnded()) {
+      return;
+    }
+    if (request.version() == HttpVersion.HTTP_2) {
+      boolean _ = request.response().reset();
+    } else {
+      Future<Void> _ = request.connection().close();
+    }
+  }
+
+  private void fail(Throwable why) {
     boolean _ = all.completeExceptionally(why);
   }
 }

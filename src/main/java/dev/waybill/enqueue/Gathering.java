@@ -57,7 +57,7 @@ public final class Gathering {
   private final Executor threads = threads();
 
   /** In the order they came; guarded by {@code this}, as the next two are. */
-  private final ArrayDeque<Entry> waiting = new ArrayDeque<>();
+  private final ArrayDeque<Entry> waiting;
 
   private int writers;
   private boolean watched;
@@ -72,6 +72,8 @@ public final class Gathering {
     this.database = new Database(dataSource);
     this.queue = queue;
     this.waitingMax = waitingMax;
+    // As large as it gets: one that finds no memory to grow has lost all that was in it.
+    this.waiting = new ArrayDeque<>(waitingMax);
     this.patienceNanos = patience.toNanos();
   }
 
