@@ -36,6 +36,9 @@ public final class Waybill {
   private Waybill() {}
 
   public static void main(String... args) {
+    if (!EMBEDS) {
+      pollSocketsByPlatformThreads();
+    }
     if (args.length > 0 && args[0].equals(Checkup.WORD)) {
       System.exit(Checkup.run(List.of(args).subList(1, args.length)));
     }
@@ -53,6 +56,17 @@ public final class Waybill {
       System.exit(EXIT_REFUSED);
     }
     Quarkus.run(Service.class, args);
+  }
+
+  /**
+   * Of the virtual threads that poll sockets for the others, one of the binary's was seen to stop
+   * for good: each request whose connection to the database was its to poll waited for its time
+   * limit. Threads of the platform do it there, as they do where a JDK has no other way.
+   */
+  private static void pollSocketsByPlatformThreads() {
+    if (System.getProperty("jdk.pollerMode") == null) {
+      System.setProperty("jdk.pollerMode", "1");
+    }
   }
 
   private static void chooseDatabase(Duration stops) throws Refused, DatabaseUrl.Refused {

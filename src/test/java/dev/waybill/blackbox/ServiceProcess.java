@@ -13,6 +13,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
 import org.awaitility.Awaitility;
 
 /** One process of the service, started from the artifact that the build made. */
@@ -160,6 +161,13 @@ final class ServiceProcess implements AutoCloseable {
 
   List<String> lines() {
     return (read(out()) + read(err())).lines().toList();
+  }
+
+  /** The names of its threads, as far as the kernel keeps them: 15 characters. */
+  List<String> threads() throws IOException {
+    try (Stream<Path> tasks = Files.list(Path.of("/proc", String.valueOf(process.pid()), "task"))) {
+      return tasks.map(task -> read(task.resolve("comm")).strip()).toList();
+    }
   }
 
   private static String read(Path file) {

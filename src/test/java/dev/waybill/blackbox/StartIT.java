@@ -210,6 +210,18 @@ final class StartIT {
     assertQuiet(second);
   }
 
+  /** One that was a virtual thread stopped for good in the binary: requests waited for nothing. */
+  @Test
+  void in_the_binary_threads_of_the_platform_poll_sockets() throws Exception {
+    ServiceProcess process = ServiceProcess.on(TestPostgres.shared().newDatabase()).startReady();
+    for (int i = 0; i < 20; i++) {
+      assertEquals(404, process.rest().get("/v1/jobs/" + (1_000_000 + i)).status());
+    }
+    List<String> threads = process.threads();
+    assertEquals(ServiceProcess.isNative(), threads.contains("Read-Poller"), threads.toString());
+    assertEquals(!ServiceProcess.isNative(), threads.contains("MasterPoller"), threads.toString());
+  }
+
   @Test
   void without_a_database_the_jar_brings_its_own_and_the_binary_says_what_to_set(
       @TempDir Path temporary) throws Exception {
