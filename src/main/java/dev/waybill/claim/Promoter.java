@@ -1,14 +1,15 @@
 package dev.waybill.claim;
 
 import dev.waybill.db.Database;
-import jakarta.inject.Singleton;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.concurrent.TimeUnit;
 
-/** Makes scheduled jobs ready when their time has come. */
-@Singleton
+/**
+ * Makes scheduled jobs ready when their time has come. It remembers how far it got: each thread
+ * that promotes has its own.
+ */
 public final class Promoter {
 
   /**

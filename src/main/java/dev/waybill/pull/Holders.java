@@ -40,8 +40,6 @@ public final class Holders {
    */
   public record Scope(@Nullable String tenant, @Nullable Set<String> kinds) {
 
-    public static final Scope ALL = new Scope(null, null);
-
     public Scope {
       kinds = kinds == null ? null : Set.copyOf(kinds);
     }

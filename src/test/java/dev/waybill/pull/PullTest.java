@@ -67,6 +67,8 @@ class PullTest {
     }
   }
 
+  private static final Holders.Scope EVERYTHING = new Holders.Scope(null, null);
+
   private final TestJobs jobs = new TestJobs(DB);
   private final Policies policies = jobs.policies();
   private final Settler settler =
@@ -283,7 +285,7 @@ class PullTest {
                 .map(
                     one -> new Holders.Said(new Holders.Held(one.job().id(), one.token()), outcome))
                 .toList(),
-            Holders.Scope.ALL);
+            EVERYTHING);
     return (int) answers.stream().filter(a -> a instanceof Holders.Answer.Settled).count();
   }
 
@@ -381,10 +383,9 @@ class PullTest {
             List.of(
                 new Holders.Said(swapped, Outcome.done()),
                 new Holders.Said(new Holders.Held(two.job().id(), two.token()), Outcome.done())),
-            Holders.Scope.ALL));
+            EVERYTHING));
     assertEquals(
-        List.of(new Holders.Answer.Lost()),
-        holders.extend(List.of(swapped), null, Holders.Scope.ALL));
+        List.of(new Holders.Answer.Lost()), holders.extend(List.of(swapped), null, EVERYTHING));
     assertEquals("running", DB.state(one.job().id()));
   }
 
@@ -411,10 +412,10 @@ class PullTest {
     var extended =
         assertInstanceOf(
             Holders.Answer.Extended.class,
-            holders.extend(held, Duration.ofSeconds(45), Holders.Scope.ALL).getFirst());
+            holders.extend(held, Duration.ofSeconds(45), EVERYTHING).getFirst());
     assertTrue(extended.leaseUntil().isAfter(leased.leaseUntil()));
     DB.execute("UPDATE waybill.jobs SET started_at = now() - interval '2 minutes'");
-    assertEquals(List.of(new Holders.Answer.Lost()), holders.extend(held, null, Holders.Scope.ALL));
+    assertEquals(List.of(new Holders.Answer.Lost()), holders.extend(held, null, EVERYTHING));
     assertEquals("scheduled", DB.state(id));
     assertEquals("timeout", DB.text("SELECT last_error FROM waybill.jobs"));
     DB.auditIsClean();
@@ -435,7 +436,7 @@ class PullTest {
                       new Holders.Said(
                           new Holders.Held(one.job().id(), one.token()), Outcome.done()))
                   .toList(),
-              Holders.Scope.ALL);
+              EVERYTHING);
       assertEquals(
           List.of(
               new Holders.Answer.Settled(),
