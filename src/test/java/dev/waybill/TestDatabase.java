@@ -2,6 +2,7 @@ package dev.waybill;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.waybill.claim.Claims;
 import dev.waybill.db.Database;
 import io.agroal.api.AgroalDataSource;
 import io.agroal.api.configuration.supplier.AgroalDataSourceConfigurationSupplier;
@@ -237,6 +238,13 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   public String state(long id) throws SQLException {
     List<@Nullable String> states = column("SELECT state FROM waybill.all_jobs WHERE id = ?", id);
     return states.isEmpty() ? "gone" : String.valueOf(states.getFirst());
+  }
+
+  /** For jobs that a test made running by hand. */
+  public void noteClaims() throws SQLException {
+    try (Connection connection = connect()) {
+      Claims.findStrays(connection);
+    }
   }
 
   public long enqueue(String kind) throws SQLException {

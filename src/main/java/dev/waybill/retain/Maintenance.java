@@ -83,6 +83,16 @@ public final class Maintenance {
     }
   }
 
+  @Scheduled(every = "1h", delayed = "1m", concurrentExecution = ConcurrentExecution.SKIP)
+  void findStrays() {
+    beat(() -> {
+      int found = reaper.findStrays();
+      if (found > 0) {
+        LOG.errorf("running jobs were in no claim, the reaper sees them again claims=%d", found);
+      }
+    });
+  }
+
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)
   void makePartitions() {
     beat(() -> {
