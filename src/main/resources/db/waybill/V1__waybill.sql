@@ -72,7 +72,7 @@ CREATE UNLOGGED TABLE waybill.rates (
 -- What a claim changes stands before what it leaves alone: a new version on the same page is logged without its common beginning and end,
 -- so with worker behind payload each claim logged the payload again (335 bytes a claim instead of 130).
 -- And none of what it changes is in an index or an index's condition: so the new version needs no entry in any index (HOT) as long as its
--- page has room, hence the fillfactor. With state in a condition each claim wrote two entries, a third of its work.
+-- page has room, hence the fillfactor: a claimed row is longer by its token, lease and worker. With state in a condition each claim wrote two entries, a third of its work.
 CREATE TABLE waybill.jobs (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   run_at          timestamptz NOT NULL DEFAULT now(),
@@ -99,7 +99,7 @@ CREATE TABLE waybill.jobs (
   progress        jsonb,
   attempts        jsonb
 ) WITH (
-  fillfactor = 50,
+  fillfactor = 45,
   autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_vacuum_insert_threshold = 100000,
   autovacuum_analyze_scale_factor = 0.1, autovacuum_analyze_threshold = 10000,

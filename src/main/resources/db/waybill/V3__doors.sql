@@ -307,7 +307,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.name, 'table', s.relname::text, m.value
   FROM pg_stat_user_tables s CROSS JOIN LATERAL (VALUES ('dead_tuples', s.n_dead_tup::float8),
     ('seconds_since_autovacuum', coalesce(extract(epoch FROM now() - greatest(s.last_autovacuum, s.last_vacuum))::float8, 'NaN'))) AS m(name, value)
-  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally')
+  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally', 'claims')
   UNION ALL
   SELECT 'oldest_snapshot_seconds', '', '', greatest(0,
     (SELECT extract(epoch FROM now() - min(a.xact_start)) FROM pg_stat_activity a

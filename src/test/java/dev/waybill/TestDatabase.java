@@ -116,9 +116,10 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
       execute("DELETE FROM waybill.kinds");
       execute("DELETE FROM waybill.rates");
       execute("DELETE FROM waybill.tally");
+      execute("DELETE FROM waybill.claims");
     } else {
       execute(
-          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally");
+          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally, waybill.claims");
     }
   }
 
