@@ -469,16 +469,19 @@ BEGIN
     RAISE EXCEPTION 'payloads[%] is NULL', array_position(payloads, NULL) USING ERRCODE = '22023', COLUMN = 'payloads',
       HINT = 'For a job without content use ''{}''.';
   END IF;
-  PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
+  -- Room that is taken stays taken, so nobody may be refused for his payload after it.
   IF waybill.tenants_limited() THEN
+    PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
     PERFORM waybill.take_room(coalesce(enqueue_many.tenant, ''), cardinality(payloads));
   END IF;
+  -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first.
   RETURN QUERY
   INSERT INTO waybill.jobs (plain, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT false, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p,
+  SELECT false, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one,
     coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
     enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
-  FROM unnest(payloads) AS p
+  FROM (SELECT unnest(payloads) AS one) p
+  WHERE octet_length(p.one::text) <= 308 AND pg_column_size(p.one) <= 500 OR waybill.check_payload(p.one)
   RETURNING id;
   IF FOUND THEN
     PERFORM waybill.came(enqueue_many.kind, cardinality(payloads),
