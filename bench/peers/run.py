@@ -263,8 +263,8 @@ class Waybill(System):
     def preload(self, jobs, tenants=1, kind="bench"):
         tenant = "''" if tenants == 1 else f"'t' || n % {tenants}"
         # Plainly, and marked as checked: the counting row is ours then.
-        self.pg.q(f"""INSERT INTO waybill.jobs (admitted, kind, tenant, payload)
-            SELECT true, '{kind}', {tenant}, jsonb_build_object('text', '{TEXT}') FROM generate_series(1, {jobs}) n; SELECT waybill.came('{kind}', {jobs})""")
+        self.pg.q(f"""INSERT INTO waybill.jobs (plain, kind, tenant, payload)
+            SELECT false, '{kind}', {tenant}, jsonb_build_object('text', '{TEXT}') FROM generate_series(1, {jobs}) n; SELECT waybill.came('{kind}', {jobs})""")
 
     def from_database(self):
         first = self.pg.q("SELECT extract(epoch FROM min(started_at)) * 1000 FROM waybill.jobs_done")[0][0]

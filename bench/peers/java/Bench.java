@@ -233,7 +233,8 @@ final class Bench {
                   .collect(Collectors.joining(",", "[", "]")));
           statement.execute();
         } else {
-          statement.setArray(1, connection.createArrayOf("text", payloads.toArray()));
+          // The driver sends a String[] in binary, an Object[] as text that the server has to read letter by letter.
+          statement.setArray(1, connection.createArrayOf("text", payloads.toArray(String[]::new)));
           statement.execute();
         }
       }

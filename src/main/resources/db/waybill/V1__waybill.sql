@@ -85,7 +85,7 @@ CREATE TABLE waybill.jobs (
   max_attempts    smallint,
   crashes         smallint NOT NULL DEFAULT 0,
   payload_version smallint NOT NULL DEFAULT 1,
-  admitted        boolean NOT NULL DEFAULT false,
+  plain           boolean NOT NULL DEFAULT true,
   due             boolean NOT NULL DEFAULT true, -- state <> 'scheduled'
   state           text NOT NULL DEFAULT 'ready',
   worker          text,
@@ -200,9 +200,18 @@ CREATE TABLE waybill.tally (
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
 
+-- Called with the caller's fixed search_path, as the next two.
+CREATE FUNCTION waybill.check_tenant(tenant text) RETURNS boolean LANGUAGE plpgsql STRICT AS $$
+BEGIN
+  IF length(tenant) > 128 OR tenant ~ '[[:cntrl:]]' THEN
+    RAISE EXCEPTION 'tenant is not valid' USING ERRCODE = '22023', COLUMN = 'tenant',
+      HINT = 'A tenant is at most 128 characters, without control characters.';
+  END IF;
+  RETURN true;
+END $$;
+
 -- The checks of every door. They name the column at fault and say what would be right. Not CHECK constraints: those are paid again by
 -- every claim. Not one big WHEN of a trigger either: PostgreSQL reads such an expression anew for each statement, 20 us a job.
--- Called with the caller's fixed search_path.
 CREATE FUNCTION waybill.check_job(
   kind text, tenant text, priority integer, run_at timestamptz, dedupe_key text, max_attempts integer, tags text[],
   payload_version integer, traceparent text
@@ -214,9 +223,8 @@ BEGIN
     RAISE EXCEPTION 'kind is missing or not valid' USING ERRCODE = '22023', COLUMN = 'kind',
       HINT = 'A kind is 1 to 64 characters: a lower-case letter, then lower-case letters, digits, "_", "." or "-".';
   END IF;
-  IF tenant <> '' AND (length(tenant) > 128 OR tenant ~ '[[:cntrl:]]') THEN
-    RAISE EXCEPTION 'tenant is not valid' USING ERRCODE = '22023', COLUMN = 'tenant',
-      HINT = 'A tenant is at most 128 characters, without control characters.';
+  IF tenant <> '' THEN
+    PERFORM waybill.check_tenant(tenant);
   END IF;
   IF priority NOT BETWEEN -32768 AND 32767 THEN
     RAISE EXCEPTION 'priority is out of range' USING ERRCODE = '22023', COLUMN = 'priority', HINT = 'Between -32768 and 32767.';
@@ -277,7 +285,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- For rows that come by a plain INSERT; the functions below have checked theirs (and say so in the column admitted).
+-- For rows that come by a plain INSERT; the functions below have checked theirs (and say so in the column plain).
 CREATE FUNCTION waybill.admit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -301,14 +309,16 @@ BEGIN
   RETURN NEW;
 END $$;
 
+-- A column and nothing else: PostgreSQL reads a trigger's condition anew for each statement, so that NOT alone costs a microsecond a job.
 CREATE TRIGGER jobs_admit BEFORE INSERT ON waybill.jobs FOR EACH ROW
-WHEN (NOT NEW.admitted) EXECUTE FUNCTION waybill.admit();
+WHEN (NEW.plain) EXECUTE FUNCTION waybill.admit();
 
 -- Who waits for work: a pool that has been idle for a while arms the rows of its kinds. Enqueueing disarms and notifies, so there is one
 -- NOTIFY for each time that somebody fell idle, not one for each job: NOTIFY takes a lock that serialises commits.
--- Unlogged: after a crash it is empty, and polling is the truth anyway.
+-- The folder of the tally adds the kinds that nobody here works, so that each kind that came before is known: enqueue() takes a kind that
+-- stands here for a valid one. Unlogged: after a crash it is empty, and polling is the truth anyway.
 CREATE UNLOGGED TABLE waybill.waiting (
-  kind  text PRIMARY KEY,
+  kind  text PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_.-]{0,63}$'),
   armed boolean NOT NULL
 ) WITH (fillfactor = 20);
 
@@ -360,69 +370,82 @@ BEGIN
 END $$;
 
 CREATE TRIGGER jobs_came AFTER INSERT ON waybill.jobs FOR EACH ROW
-WHEN (NOT NEW.admitted) EXECUTE FUNCTION waybill.came_plainly();
+WHEN (NEW.plain) EXECUTE FUNCTION waybill.came_plainly();
 
 -- ----------------------------------------------------------------------------------------------------- door 1: SQL
 
-CREATE FUNCTION waybill.enqueue(
-  kind text, payload jsonb DEFAULT '{}', tenant text DEFAULT '', priority integer DEFAULT 0,
-  run_at timestamptz DEFAULT NULL, dedupe_key text DEFAULT NULL, max_attempts integer DEFAULT NULL,
-  tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL
+-- A job with nothing unusual about it. Who waits for its kind has to be looked up anyway, and a kind that is found there is a valid one: only
+-- a kind that was not seen before is looked at, after the INSERT, which the error undoes. What is not usual after all goes the other way.
+CREATE FUNCTION waybill.enqueue_usual(kind text, payload jsonb, tenant text, priority smallint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  job bigint;
+  armed boolean;
+BEGIN
+  -- One condition and one statement, as each costs a transaction a microsecond or more: plpgsql prepares its expressions anew in each, also
+  -- those terms that it does not come to, which is why the tenant's letters are looked at in a call. While no tenant has a limit, the last
+  -- term is a constant (V6).
+  IF octet_length(enqueue_usual.payload::text) <= 308 AND pg_column_size(enqueue_usual.payload) <= 500
+      AND octet_length(enqueue_usual.kind) <= 64 AND (enqueue_usual.tenant = '' OR waybill.check_tenant(enqueue_usual.tenant))
+      AND NOT waybill.tenants_limited() THEN
+    WITH counted AS (
+      INSERT INTO waybill.tally (kind, what, n) VALUES (enqueue_usual.kind, 'enqueued', 1)
+    )
+    INSERT INTO waybill.jobs (plain, kind, payload, tenant, priority)
+    VALUES (false, enqueue_usual.kind, enqueue_usual.payload, enqueue_usual.tenant, enqueue_usual.priority)
+    RETURNING id, (SELECT w.armed FROM waybill.waiting w WHERE w.kind = enqueue_usual.kind) INTO job, armed;
+    IF armed IS DISTINCT FROM false THEN
+      IF armed THEN
+        PERFORM waybill.wake(enqueue_usual.kind);
+      ELSIF enqueue_usual.kind !~ '^[a-z][a-z0-9_.-]{0,63}$' THEN
+        PERFORM waybill.check_job(enqueue_usual.kind, '', 0, NULL, NULL, NULL, NULL, 1, NULL);
+      END IF;
+    END IF;
+    RETURN job;
+  END IF;
+  RETURN waybill.enqueue_any(enqueue_usual.kind, enqueue_usual.payload, enqueue_usual.tenant, enqueue_usual.priority, NULL, NULL, NULL, NULL,
+    1, NULL);
+END $$;
+
+CREATE FUNCTION waybill.enqueue_any(
+  kind text, payload jsonb, tenant text, priority integer, run_at timestamptz, dedupe_key text, max_attempts integer, tags text[],
+  payload_version integer, traceparent text
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   job bigint;
-  asked boolean;
 BEGIN
-  -- The usual job goes a short way: each statement, call and expression costs a transaction a microsecond or two, since plpgsql prepares its
-  -- expressions anew in each. So it is one condition, without the regular expression of check_job (1.4 us against 0.3), and who waits is asked
-  -- with the INSERT. While no tenant has a limit, the last term is a
-  -- constant (V6).
-  IF octet_length(ltrim(enqueue.kind, 'abcdefghijklmnopqrstuvwxyz0123456789_.-')) = 0 AND ascii(enqueue.kind) BETWEEN 97 AND 122 AND length(enqueue.kind) <= 64
-      AND (enqueue.tenant = '' OR length(enqueue.tenant) <= 128 AND enqueue.tenant !~ '[[:cntrl:]]') AND enqueue.priority BETWEEN -32768 AND 32767
-      AND enqueue.run_at IS NULL AND enqueue.dedupe_key IS NULL AND enqueue.max_attempts IS NULL AND enqueue.tags IS NULL
-      AND enqueue.payload_version = 1 AND enqueue.traceparent IS NULL
-      AND octet_length(enqueue.payload::text) <= 308 AND pg_column_size(enqueue.payload) <= 500 AND NOT waybill.tenants_limited() THEN
-    INSERT INTO waybill.jobs (admitted, kind, payload, tenant, priority)
-    VALUES (true, enqueue.kind, enqueue.payload, enqueue.tenant, enqueue.priority)
-    RETURNING id, EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = enqueue.kind AND w.armed) INTO job, asked;
-    INSERT INTO waybill.tally (kind, what, n) VALUES (enqueue.kind, 'enqueued', 1);
-    IF asked THEN
-      PERFORM waybill.wake(enqueue.kind);
-    END IF;
-    RETURN job;
-  END IF;
-
-  PERFORM waybill.check_job(enqueue.kind, enqueue.tenant, enqueue.priority, enqueue.run_at, enqueue.dedupe_key,
-    enqueue.max_attempts, enqueue.tags, enqueue.payload_version, enqueue.traceparent);
-  PERFORM waybill.check_payload(enqueue.payload);
+  PERFORM waybill.check_job(enqueue_any.kind, enqueue_any.tenant, enqueue_any.priority, enqueue_any.run_at, enqueue_any.dedupe_key,
+    enqueue_any.max_attempts, enqueue_any.tags, enqueue_any.payload_version, enqueue_any.traceparent);
+  PERFORM waybill.check_payload(enqueue_any.payload);
   -- A job that is there already needs no room.
   IF waybill.tenants_limited() THEN
-    IF enqueue.dedupe_key IS NOT NULL THEN
-      SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND tenant = coalesce(enqueue.tenant, '')
-        AND dedupe_key = enqueue.dedupe_key;
+    IF enqueue_any.dedupe_key IS NOT NULL THEN
+      SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue_any.kind AND tenant = coalesce(enqueue_any.tenant, '')
+        AND dedupe_key = enqueue_any.dedupe_key;
       IF job IS NOT NULL THEN
         RETURN job;
       END IF;
     END IF;
-    PERFORM waybill.take_room(coalesce(enqueue.tenant, ''), 1);
+    PERFORM waybill.take_room(coalesce(enqueue_any.tenant, ''), 1);
   END IF;
   -- The job that holds a dedupe key may finish between the two statements; then its key is free, and we try again.
   FOR round IN 1..10 LOOP
-    INSERT INTO waybill.jobs (admitted, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent,
+    INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent,
       dedupe_key)
-    VALUES (true, NOT coalesce(enqueue.run_at > now(), false), CASE WHEN enqueue.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue.kind, coalesce(enqueue.payload, '{}'),
-      coalesce(enqueue.tenant, ''), coalesce(enqueue.priority, 0), coalesce(enqueue.run_at, now()), enqueue.max_attempts,
-      enqueue.tags, coalesce(enqueue.payload_version, 1), enqueue.traceparent, enqueue.dedupe_key)
+    VALUES (false, (enqueue_any.run_at > now()) IS NOT TRUE, CASE WHEN enqueue_any.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_any.kind, coalesce(enqueue_any.payload, '{}'),
+      coalesce(enqueue_any.tenant, ''), coalesce(enqueue_any.priority, 0), coalesce(enqueue_any.run_at, now()), enqueue_any.max_attempts,
+      enqueue_any.tags, coalesce(enqueue_any.payload_version, 1), enqueue_any.traceparent, enqueue_any.dedupe_key)
     ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
     RETURNING id INTO job;
     IF job IS NOT NULL THEN
-      PERFORM waybill.came(enqueue.kind, 1, CASE WHEN enqueue.run_at > now() THEN 1 ELSE 0 END);
+      PERFORM waybill.came(enqueue_any.kind, 1, CASE WHEN enqueue_any.run_at > now() THEN 1 ELSE 0 END);
       RETURN job;
     END IF;
-    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue.kind AND tenant = coalesce(enqueue.tenant, '')
-      AND dedupe_key = enqueue.dedupe_key;
+    SELECT id INTO job FROM waybill.jobs WHERE kind = enqueue_any.kind AND tenant = coalesce(enqueue_any.tenant, '')
+      AND dedupe_key = enqueue_any.dedupe_key;
     IF job IS NOT NULL THEN
       RETURN job;
     END IF;
@@ -430,6 +453,22 @@ BEGIN
   RAISE EXCEPTION 'the job that holds this dedupe key could not be read' USING ERRCODE = '40001', COLUMN = 'dedupe_key',
     HINT = 'Try the transaction again.';
 END $$;
+
+-- Two ways: one for jobs that say no more than kind, payload, tenant and priority, one for all others. Which one is decided here and not in
+-- them: PostgreSQL puts this expression in place of the call, and with defaults and literals nothing of it is left when a job comes. Each
+-- term costs a microsecond there, since expressions are prepared anew in each transaction. It runs by the caller's right and its names were
+-- bound when it was made, so that no search_path changes it; the two ways are as safe to call as this.
+CREATE FUNCTION waybill.enqueue(
+  kind text, payload jsonb DEFAULT '{}', tenant text DEFAULT '', priority integer DEFAULT 0,
+  run_at timestamptz DEFAULT NULL, dedupe_key text DEFAULT NULL, max_attempts integer DEFAULT NULL,
+  tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL
+) RETURNS bigint LANGUAGE sql
+RETURN CASE
+  WHEN priority BETWEEN -32768 AND 32767 AND run_at IS NULL AND dedupe_key IS NULL AND max_attempts IS NULL AND tags IS NULL
+    AND payload_version = 1 AND traceparent IS NULL
+  THEN waybill.enqueue_usual(kind, payload, tenant, priority::smallint)
+  ELSE waybill.enqueue_any(kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version, traceparent)
+END;
 
 CREATE FUNCTION waybill.enqueue_many(
   kind text, payloads jsonb[], tenant text DEFAULT '', priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
@@ -448,16 +487,19 @@ BEGIN
     RAISE EXCEPTION 'payloads[%] is NULL', array_position(payloads, NULL) USING ERRCODE = '22023', COLUMN = 'payloads',
       HINT = 'For a job without content use ''{}''.';
   END IF;
-  PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
+  -- Room that is taken stays taken, so nobody may be refused for his payload after it.
   IF waybill.tenants_limited() THEN
+    PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
     PERFORM waybill.take_room(coalesce(enqueue_many.tenant, ''), cardinality(payloads));
   END IF;
+  -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first.
   RETURN QUERY
-  INSERT INTO waybill.jobs (admitted, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT true, NOT coalesce(enqueue_many.run_at > now(), false), CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p,
+  INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+  SELECT false, (enqueue_many.run_at > now()) IS NOT TRUE, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one,
     coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
     enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
-  FROM unnest(payloads) AS p
+  FROM (SELECT unnest(payloads) AS one) p
+  WHERE octet_length(p.one::text) <= 308 AND pg_column_size(p.one) <= 500 OR waybill.check_payload(p.one)
   RETURNING id;
   IF FOUND THEN
     PERFORM waybill.came(enqueue_many.kind, cardinality(payloads),
@@ -604,4 +646,6 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA waybill FROM PUBLIC;
 GRANT USAGE ON SCHEMA waybill TO waybill_producer;
 GRANT EXECUTE ON FUNCTION waybill.enqueue(text, jsonb, text, integer, timestamptz, text, integer, text[], integer, text),
   waybill.enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], integer, text),
+  waybill.enqueue_usual(text, jsonb, text, smallint),
+  waybill.enqueue_any(text, jsonb, text, integer, timestamptz, text, integer, text[], integer, text),
   waybill.cancel(bigint) TO waybill_producer;

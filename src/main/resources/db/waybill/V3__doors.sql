@@ -58,8 +58,8 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  INSERT INTO waybill.jobs (admitted, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT true, NOT coalesce(r.run_at > now(), false), CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
+  INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+  SELECT false, (r.run_at > now()) IS NOT TRUE, CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
     coalesce(r.priority, 0), coalesce(r.run_at, now()), r.attempts, r.tags::text[], coalesce(r.version, 1), r.traceparent
   FROM unnest(enqueue_rows.kinds, payloads, tenants, priorities, run_ats, enqueue_rows.max_attempts, enqueue_rows.tags, payload_versions,
       traceparents)
@@ -88,10 +88,10 @@ BEGIN
   SELECT array_agg(nextval(pg_get_serial_sequence('waybill.jobs', 'id')) ORDER BY n) INTO ids
   FROM generate_series(1, cardinality(kinds)) AS n;
   WITH came AS (
-    INSERT INTO waybill.jobs (id, admitted, due, state, kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version,
+    INSERT INTO waybill.jobs (id, plain, due, state, kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version,
       traceparent)
     OVERRIDING SYSTEM VALUE
-    SELECT r.id, true, NOT coalesce(r.run_at > now(), false), CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
+    SELECT r.id, false, (r.run_at > now()) IS NOT TRUE, CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
       coalesce(r.priority, 0), coalesce(r.run_at, now()), r.dedupe_key, r.attempts, r.tags::text[], coalesce(r.version, 1), r.traceparent
     FROM unnest(ids, enqueue_keyed_rows.kinds, payloads, tenants, priorities, run_ats, dedupe_keys, enqueue_keyed_rows.max_attempts,
         enqueue_keyed_rows.tags, payload_versions, traceparents)

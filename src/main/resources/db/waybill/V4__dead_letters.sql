@@ -108,10 +108,10 @@ BEGIN
   END IF;
   RETURN QUERY
   WITH back AS (
-    INSERT INTO waybill.jobs (id, admitted, state, run_at, created_at, priority, attempt, max_attempts, crashes, payload_version, kind, tenant,
+    INSERT INTO waybill.jobs (id, plain, state, run_at, created_at, priority, attempt, max_attempts, crashes, payload_version, kind, tenant,
       payload, dedupe_key, tags, traceparent, last_error, attempts)
     OVERRIDING SYSTEM VALUE
-    SELECT d.id, true, 'ready', now(), d.created_at, d.priority, d.attempt, least(d.attempt + was.allowed, 32767), d.crashes, d.payload_version,
+    SELECT d.id, false, 'ready', now(), d.created_at, d.priority, d.attempt, least(d.attempt + was.allowed, 32767), d.crashes, d.payload_version,
       d.kind, d.tenant, coalesce(edited, d.payload), d.dedupe_key, d.tags, d.traceparent, d.last_error,
       CASE WHEN jsonb_array_length(d.attempts) >= 50 THEN d.attempts - 0 ELSE coalesce(d.attempts, '[]') END
         || jsonb_build_array(jsonb_build_object('attempt', d.attempt, 'endedAt', now(), 'outcome', 'replayed', 'by', by_whom,

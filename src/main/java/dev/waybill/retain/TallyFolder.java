@@ -13,7 +13,8 @@ public final class TallyFolder {
 
   /**
    * One folder at a time, or two would fold each other's sums; {@code SKIP LOCKED} is not needed
-   * then. What died keeps its quarter of an hour for a day, which the figures ask for.
+   * then. What died keeps its quarter of an hour for a day, which the figures ask for. Kinds that
+   * nobody knew are known from now on: {@code waybill.enqueue} looks at their letters no more.
    */
   private static final String FOLD =
       """
@@ -26,6 +27,10 @@ public final class TallyFolder {
           CASE WHEN slot > now() - interval '25 hours' THEN slot END AS slot
       ), folded AS (
         INSERT INTO waybill.tally (kind, what, n, slot) SELECT kind, what, sum(n), slot FROM gone GROUP BY kind, what, slot
+      ), known AS (
+        INSERT INTO waybill.waiting (kind, armed) SELECT DISTINCT g.kind, false FROM gone g
+        WHERE g.kind ~ '^[a-z][a-z0-9_.-]{0,63}$' AND NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = g.kind)
+        ORDER BY g.kind ON CONFLICT (kind) DO NOTHING
       )
       SELECT count(*) FROM page
       """;

@@ -132,8 +132,8 @@ final class ManyPodsIT {
   void a_flood_of_one_tenant_does_not_delay_another() throws Exception {
     database.execute(
         """
-        INSERT INTO waybill.jobs (admitted, kind, tenant, payload, run_at)
-        SELECT true, 'sleep', 'flood', '{"ms": 50}', now() - interval '1 hour' FROM generate_series(1, 300000)
+        INSERT INTO waybill.jobs (plain, kind, tenant, payload, run_at)
+        SELECT false, 'sleep', 'flood', '{"ms": 50}', now() - interval '1 hour' FROM generate_series(1, 300000)
         """);
     database.execute("INSERT INTO waybill.tally VALUES ('sleep', 'enqueued', 300000)");
     List<ServiceProcess> two = new ArrayList<>();

@@ -23,8 +23,8 @@ class FairnessTest {
   private void flood(int n) throws SQLException {
     DB.execute(
         """
-        INSERT INTO waybill.jobs (admitted, kind, tenant, run_at)
-        SELECT true, 'k', 'flood', now() - interval '1 hour' FROM generate_series(1, ?)
+        INSERT INTO waybill.jobs (plain, kind, tenant, run_at)
+        SELECT false, 'k', 'flood', now() - interval '1 hour' FROM generate_series(1, ?)
         """,
         n);
   }

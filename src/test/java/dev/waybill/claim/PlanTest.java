@@ -33,8 +33,8 @@ class PlanTest {
     DB.execute("ANALYZE waybill.jobs");
     DB.execute(
         """
-        INSERT INTO waybill.jobs (admitted, kind, tenant, run_at)
-        SELECT true, 'k', 't' || n % 7, now() - interval '1 minute' FROM generate_series(1, 50000) n
+        INSERT INTO waybill.jobs (plain, kind, tenant, run_at)
+        SELECT false, 'k', 't' || n % 7, now() - interval '1 minute' FROM generate_series(1, 50000) n
         """);
   }
 

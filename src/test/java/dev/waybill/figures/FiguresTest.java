@@ -69,8 +69,8 @@ class FiguresTest {
     DB.execute(
         """
         WITH gone AS (DELETE FROM waybill.jobs_dead RETURNING *)
-        INSERT INTO waybill.jobs (id, admitted, kind, tenant, payload) OVERRIDING SYSTEM VALUE
-        SELECT id, true, kind, tenant, payload FROM gone
+        INSERT INTO waybill.jobs (id, plain, kind, tenant, payload) OVERRIDING SYSTEM VALUE
+        SELECT id, false, kind, tenant, payload FROM gone
         """);
     assertEquals("s1 r2 x0 d0/1", now());
     assertFalse(more.isEmpty());
