@@ -14,7 +14,6 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -75,7 +74,7 @@ final class Pool {
   private final Tracer tracer;
   private final BooleanSupplier wakeups;
   private final Duration grace;
-  private final Semaphore free;
+  private final Slots free;
   private final Set<Running> running;
   private final Pulse pulse = new Pulse();
 
@@ -104,7 +103,7 @@ final class Pool {
     this.events = parts.events();
     this.tracer = parts.tracer();
     this.grace = parts.settings().grace();
-    this.free = new Semaphore(plan.slots());
+    this.free = new Slots(plan.slots());
     this.wakeups = wakeups;
   }
 
@@ -149,7 +148,7 @@ final class Pool {
     return slotsInUse() == plan.slots();
   }
 
-  /** By attempts and not by permits: a claim under way holds the permits of all free slots. */
+  /** By attempts and not by what is free: a claim under way holds all free slots. */
   int slotsInUse() {
     return Math.min(plan.slots(), running.size());
   }
@@ -186,7 +185,7 @@ final class Pool {
       return idleMillis;
     }
     List<Claimed> batch = claim(slots);
-    free.release(slots - batch.size());
+    free.giveBack(slots - batch.size());
     boolean held = claimer.heldMillis() > 0;
     waitsForPlace = claimer.waitsForPlace();
     if (!batch.isEmpty()) {
@@ -218,20 +217,14 @@ final class Pool {
    */
   private int freeSlots() {
     try {
-      if (!free.tryAcquire(1, 500, TimeUnit.MILLISECONDS)) {
+      if (!free.await(1, 500, TimeUnit.MILLISECONDS)) {
         return 0;
       }
-      int taken = 1;
-      int half = Math.min(BATCH_MAX, plan.slots()) / 2;
-      if (half > 1
-          && usualNanos.get() < SHORT_JOB_NANOS
-          && free.tryAcquire(half - 1, GATHER_MICROS, TimeUnit.MICROSECONDS)) {
-        taken = half;
+      if (usualNanos.get() < SHORT_JOB_NANOS) {
+        int half = Math.min(BATCH_MAX, plan.slots()) / 2;
+        boolean _ = free.await(half, GATHER_MICROS, TimeUnit.MICROSECONDS);
       }
-      while (taken < BATCH_MAX && free.tryAcquire()) {
-        taken++;
-      }
-      return taken;
+      return free.take(BATCH_MAX);
     } catch (InterruptedException _) {
       Thread.currentThread().interrupt();
       return 0;
@@ -317,7 +310,7 @@ final class Pool {
       attempts = batch.stream().map(this::attempt).toList();
     } catch (RuntimeException | Error bug) {
       // Their leases run out; the slots must not be lost with them.
-      free.release(batch.size());
+      free.giveBack(batch.size());
       throw bug;
     }
     settler.expect(batch.size());
@@ -354,7 +347,7 @@ final class Pool {
 
   private void leave(Running attempt) {
     running.remove(attempt);
-    free.release();
+    free.giveBack(1);
     if (waitsForPlace) {
       lookAgain();
     }
