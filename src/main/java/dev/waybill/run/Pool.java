@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * the job is settled: there is no prefetch, so this process never holds more jobs of the pool than
  * it has slots.
  */
-final class Pool {
+final class Pool implements Running.Home {
 
   private static final Logger LOG = Logger.getLogger(Pool.class);
 
@@ -328,7 +328,7 @@ final class Pool {
 
   private Running attempt(Claimed job) {
     @Nullable Span span = tracer.on() ? tracer.process(job.kind(), job.traceparent()) : null;
-    return new Running(job, policies.of(job.kind()).timeout(), grace, settler, span, this::leave);
+    return new Running(job, policies.of(job.kind()).timeout(), grace, settler, span, this);
   }
 
   private void start(Running attempt) {
@@ -341,11 +341,12 @@ final class Pool {
 
   private void giveBack(Running attempt, Throwable refused) {
     LOG.errorf(refused, "not started, given back %s", attempt.job());
-    boolean _ = settle(attempt, Outcome.snooze(NOT_STARTED));
+    boolean _ = attempt.settle(Outcome.snooze(NOT_STARTED));
     attempt.threadEnded();
   }
 
-  private void leave(Running attempt) {
+  @Override
+  public void left(Running attempt) {
     running.remove(attempt);
     free.giveBack(1);
     if (waitsForPlace) {
@@ -358,11 +359,11 @@ final class Pool {
       Outcome outcome = outcomeOf(attempt);
       long took = System.nanoTime() - attempt.startNanos();
       usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
-      boolean _ = settle(attempt, outcome);
+      boolean _ = attempt.settle(outcome);
       tellRan(attempt, outcome, took);
     } catch (RuntimeException | Error bug) {
       LOG.errorf(bug, "after the handler %s", attempt.job());
-      boolean _ = settle(attempt, Outcome.retry("the attempt could not be ended"));
+      boolean _ = attempt.settle(Outcome.retry("the attempt could not be ended"));
     } finally {
       attempt.threadEnded();
     }
@@ -385,12 +386,9 @@ final class Pool {
         .end();
   }
 
-  private boolean settle(Running attempt, Outcome outcome) {
-    return attempt.settle(outcome, how -> settled(attempt, outcome, how));
-  }
-
   /** Counts each lost lease once, and cancellation not as one. */
-  private void settled(Running attempt, Outcome outcome, Settled how) {
+  @Override
+  public void settled(Running attempt, Outcome outcome, Settled how) {
     Claimed job = attempt.job();
     switch (how) {
       case SETTLED -> {
@@ -447,7 +445,7 @@ final class Pool {
    * still at work.
    */
   void abandon(Running attempt, Outcome outcome) {
-    if (!attempt.returned() && settle(attempt, outcome)) {
+    if (!attempt.returned() && attempt.settle(outcome)) {
       LOG.errorf("handler does not stop, going on without it %s", attempt.job());
     }
   }
