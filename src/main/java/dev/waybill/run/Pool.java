@@ -12,6 +12,7 @@ import dev.waybill.trace.Span;
 import dev.waybill.trace.Tracer;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
@@ -58,8 +59,6 @@ final class Pool implements Running.Home {
   private static final long ARMED_NANOS_MAX = TimeUnit.SECONDS.toNanos(10);
 
   private static final int BATCH_MAX = 500;
-
-  private static final int STARTED_APART = 16;
 
   /** A process that cannot start a thread shall not claim the same job again at once. */
   private static final Duration NOT_STARTED = Duration.ofSeconds(1);
@@ -300,14 +299,13 @@ final class Pool implements Running.Home {
     LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(millis));
   }
 
-  /**
-   * While the threads of a large batch are started, the next claim is under way: started here, they
-   * would be a tenth of the time between two claims.
-   */
   private void start(List<Claimed> batch) {
-    List<Running> attempts;
+    var attempts = new ArrayList<Running>(batch.size());
     try {
-      attempts = batch.stream().map(this::attempt).toList();
+      long now = System.nanoTime();
+      for (Claimed job : batch) {
+        attempts.add(attempt(job, now));
+      }
     } catch (RuntimeException | Error bug) {
       // Their leases run out; the slots must not be lost with them.
       free.giveBack(batch.size());
@@ -315,28 +313,17 @@ final class Pool implements Running.Home {
     }
     settler.expect(batch.size());
     running.addAll(attempts);
-    if (attempts.size() < STARTED_APART) {
-      attempts.forEach(this::start);
-      return;
-    }
     try {
-      Thread.ofVirtual().name("start-" + plan.name()).start(() -> attempts.forEach(this::start));
+      new Crew<>("jobs-" + plan.name(), attempts, this::work).start();
     } catch (RuntimeException | Error refused) {
       attempts.forEach(attempt -> giveBack(attempt, refused));
     }
   }
 
-  private Running attempt(Claimed job) {
+  private Running attempt(Claimed job, long startNanos) {
     @Nullable Span span = tracer.on() ? tracer.process(job.kind(), job.traceparent()) : null;
-    return new Running(job, policies.of(job.kind()).timeout(), grace, settler, span, this);
-  }
-
-  private void start(Running attempt) {
-    try {
-      Thread.ofVirtual().name("job-" + attempt.job().id()).start(() -> work(attempt));
-    } catch (RuntimeException | Error refused) {
-      giveBack(attempt, refused);
-    }
+    return new Running(
+        job, startNanos, policies.of(job.kind()).timeout(), grace, settler, span, this);
   }
 
   private void giveBack(Running attempt, Throwable refused) {

@@ -69,7 +69,7 @@ final class Running implements JobContext, Holder {
 
   private final Claimed job;
   private final Settler settler;
-  private final long startNanos = System.nanoTime();
+  private final long startNanos;
   private final long timeoutNanos;
   private final long graceNanos;
 
@@ -99,12 +99,14 @@ final class Running implements JobContext, Holder {
 
   Running(
       Claimed job,
+      long startNanos,
       Duration timeout,
       Duration grace,
       Settler settler,
       @Nullable Span span,
       Home home) {
     this.job = job;
+    this.startNanos = startNanos;
     this.span = span;
     this.settler = settler;
     this.home = home;
