@@ -7,6 +7,7 @@ import dev.waybill.claim.Promoter;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import dev.waybill.policy.Policies;
+import dev.waybill.settle.Holder;
 import dev.waybill.settle.ResultWriter;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
@@ -99,8 +100,23 @@ public final class TestJobs {
   public static CompletableFuture<Settled> hand(Settler settler, Claimed job, Outcome outcome) {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
-    settler.settle(job, outcome, job::leaseEndNanos, told::complete);
+    settler.settle(job, outcome, holder(job.leaseEndNanos(), told));
     return told.orTimeout(60, TimeUnit.SECONDS);
+  }
+
+  /** Completes it with what is told. */
+  public static Holder holder(long leaseEndNanos, CompletableFuture<Settled> hears) {
+    return new Holder() {
+      @Override
+      public long leaseEndNanos() {
+        return leaseEndNanos;
+      }
+
+      @Override
+      public void told(Settled how) {
+        boolean _ = hears.complete(how);
+      }
+    };
   }
 
   public static Leases.Held held(Claimed job) {

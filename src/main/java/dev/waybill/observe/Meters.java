@@ -17,9 +17,12 @@ import jakarta.inject.Singleton;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -90,8 +93,8 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
   }
 
   /**
-   * Looked up several times a job. The equals that a record gets by itself is interpreted in the
-   * native image, and took half of its time: docs/native.md.
+   * For what does not happen with each job. The equals that a record gets by itself is interpreted
+   * in the native image: docs/native.md.
    */
   private record Key(String name, String first, String second) {
 
@@ -118,6 +121,11 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
   private final ConcurrentHashMap<Key, Counter> counters = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Key, Timer> timers = new ConcurrentHashMap<>();
 
+  // Looked up with each job, by its kind alone: a key would have to be made for each look.
+  private final ConcurrentHashMap<String, Timer> pickups = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<String, Timer> ran = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<String, Map<String, Counter>> settled = new ConcurrentHashMap<>();
+
   Meters(MeterRegistry registry, Durations durations, Tracer tracer) {
     this.registry = registry;
     this.durations = durations;
@@ -142,17 +150,35 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
       if (kinds.add(job.kind())) {
         begin(job.kind());
       }
-      timer("waybill_pickup", "kind", job.kind(), PICKUP)
-          .record(Math.max(0, job.pickupMicros()), TimeUnit.MICROSECONDS);
+      pickup(job.kind()).record(Math.max(0, job.pickupMicros()), TimeUnit.MICROSECONDS);
     }
   }
 
   /** A counter that is there only after its first count hides that one from rate and increase. */
   private void begin(String kind) {
     known(kind);
-    for (String outcome : OUTCOMES) {
-      var _ = counter(new Key("waybill_settled", kind, outcome));
-    }
+    var _ = settled(kind);
+  }
+
+  private Map<String, Counter> settled(String kind) {
+    return settled.computeIfAbsent(
+        kind,
+        _ ->
+            OUTCOMES.stream()
+                .collect(
+                    Collectors.toUnmodifiableMap(
+                        outcome -> outcome,
+                        outcome ->
+                            registry.counter(
+                                "waybill_settled", "kind", kind, "outcome", outcome))));
+  }
+
+  private Timer pickup(String kind) {
+    return pickups.computeIfAbsent(kind, _ -> newTimer("waybill_pickup", "kind", kind, PICKUP));
+  }
+
+  private Timer ran(String kind) {
+    return ran.computeIfAbsent(kind, _ -> newTimer("waybill_job", "kind", kind, JOB));
   }
 
   /**
@@ -166,7 +192,7 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
 
   @Override
   public void ran(Claimed job, Outcome outcome, long nanos) {
-    timer("waybill_job", "kind", job.kind(), JOB).record(nanos, TimeUnit.NANOSECONDS);
+    ran(job.kind()).record(nanos, TimeUnit.NANOSECONDS);
     // What never ran, or was cut short by a drain, says nothing about its kind.
     if (!job.exhausted() && !(outcome instanceof Outcome.Release)) {
       durations.took(job.kind(), nanos);
@@ -176,7 +202,7 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
   @Override
   public void settled(Claimed job, Outcome outcome, Settled how) {
     if (how == Settled.SETTLED) {
-      counter("waybill_settled", job.kind(), outcome).increment();
+      Objects.requireNonNull(settled(job.kind()).get(outcome.word())).increment();
     }
   }
 
@@ -205,22 +231,12 @@ final class Meters implements PoolEvents, PullEvents, RetainEvents, AlertEvents 
         new Key(name, label, value), _ -> registry.counter(name, label, value));
   }
 
-  private Counter counter(String name, String kind, Outcome outcome) {
-    return counter(new Key(name, kind, outcome.word()));
-  }
-
-  private Counter counter(Key key) {
-    return counters.computeIfAbsent(
-        key, _ -> registry.counter(key.name(), "kind", key.first(), "outcome", key.second()));
-  }
-
   private Timer timer(String name, String label, String value, Duration[] buckets) {
     return timers.computeIfAbsent(
-        new Key(name, label, value),
-        _ ->
-            Timer.builder(name)
-                .tag(label, value)
-                .serviceLevelObjectives(buckets)
-                .register(registry));
+        new Key(name, label, value), _ -> newTimer(name, label, value, buckets));
+  }
+
+  private Timer newTimer(String name, String label, String value, Duration[] buckets) {
+    return Timer.builder(name).tag(label, value).serviceLevelObjectives(buckets).register(registry);
   }
 }

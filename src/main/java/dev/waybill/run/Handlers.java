@@ -1,11 +1,13 @@
 package dev.waybill.run;
 
+import com.fasterxml.jackson.annotation.JsonIgnoreProperties;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JavaType;
 import com.fasterxml.jackson.databind.JsonMappingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.ObjectReader;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import io.quarkus.arc.All;
@@ -21,7 +23,10 @@ import org.jspecify.annotations.Nullable;
 @Singleton
 final class Handlers {
 
-  private record Entry(JobHandler<?> handler, JavaType payload) {}
+  /**
+   * @param reader of that type: it looks nothing up at each job
+   */
+  private record Entry(JobHandler<?> handler, JavaType payload, ObjectReader reader) {}
 
   private record Step(String kind, int fromVersion) {}
 
@@ -46,7 +51,7 @@ final class Handlers {
     // Producers are deployed on their own: a payload may have more fields than this build knows of.
     mapper = shared.copy().disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES);
     for (JobHandler<?> handler : handlers) {
-      if (byKind.put(handler.kind(), new Entry(handler, payloadType(handler))) != null) {
+      if (byKind.put(handler.kind(), entry(handler)) != null) {
         throw new IllegalStateException("two handlers for the kind " + handler.kind());
       }
     }
@@ -74,15 +79,15 @@ final class Handlers {
     if (entry == null) {
       return new Outcome.Release();
     }
-    return call(entry.handler(), entry.payload(), job, context);
+    return call(entry.handler(), entry, job, context);
   }
 
   @SuppressWarnings("unchecked") // The entry holds the handler's own payload type.
-  private <P> Outcome call(JobHandler<P> handler, JavaType type, Claimed job, JobContext context)
+  private <P> Outcome call(JobHandler<P> handler, Entry entry, Claimed job, JobContext context)
       throws Exception {
     P payload;
     try {
-      payload = (P) read(job, handler.payloadVersion(), type);
+      payload = (P) read(job, handler.payloadVersion(), entry);
     } catch (Unreadable unreadable) {
       return Outcome.dead(String.valueOf(unreadable.getMessage()));
     }
@@ -92,7 +97,8 @@ final class Handlers {
     return outcome == null ? Outcome.retry("the handler returned null") : outcome;
   }
 
-  private Object read(Claimed job, int version, JavaType type) throws Unreadable {
+  private Object read(Claimed job, int version, Entry entry) throws Unreadable {
+    JavaType type = entry.payload();
     try {
       if (job.payloadVersion() < version) {
         JsonNode lifted = lift(job, mapper.readTree(job.payload()), version);
@@ -103,7 +109,7 @@ final class Handlers {
       if (type.hasRawClass(String.class)) {
         return job.payload();
       }
-      @Nullable Object payload = mapper.readValue(job.payload(), type);
+      @Nullable Object payload = entry.reader().readValue(job.payload());
       if (payload == null) {
         throw new Unreadable("the payload is null, and no " + type.getRawClass().getSimpleName());
       }
@@ -134,6 +140,16 @@ final class Handlers {
       return field == null ? "" : ": see its field " + field;
     }
     return "";
+  }
+
+  private Entry entry(JobHandler<?> handler) {
+    JavaType type = payloadType(handler);
+    // Ignored by the mapper anyway, but read and kept until the record is made: said of the type,
+    // they are skipped.
+    mapper
+        .configOverride(type.getRawClass())
+        .setIgnorals(JsonIgnoreProperties.Value.forIgnoreUnknown(true));
+    return new Entry(handler, type, mapper.readerFor(type));
   }
 
   private JavaType payloadType(JobHandler<?> handler) {

@@ -12,9 +12,9 @@ import dev.waybill.trace.Span;
 import dev.waybill.trace.Tracer;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -28,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * the job is settled: there is no prefetch, so this process never holds more jobs of the pool than
  * it has slots.
  */
-final class Pool {
+final class Pool implements Running.Home {
 
   private static final Logger LOG = Logger.getLogger(Pool.class);
 
@@ -60,8 +60,6 @@ final class Pool {
 
   private static final int BATCH_MAX = 500;
 
-  private static final int STARTED_APART = 16;
-
   /** A process that cannot start a thread shall not claim the same job again at once. */
   private static final Duration NOT_STARTED = Duration.ofSeconds(1);
 
@@ -75,7 +73,7 @@ final class Pool {
   private final Tracer tracer;
   private final BooleanSupplier wakeups;
   private final Duration grace;
-  private final Semaphore free;
+  private final Slots free;
   private final Set<Running> running;
   private final Pulse pulse = new Pulse();
 
@@ -104,7 +102,7 @@ final class Pool {
     this.events = parts.events();
     this.tracer = parts.tracer();
     this.grace = parts.settings().grace();
-    this.free = new Semaphore(plan.slots());
+    this.free = new Slots(plan.slots());
     this.wakeups = wakeups;
   }
 
@@ -149,7 +147,7 @@ final class Pool {
     return slotsInUse() == plan.slots();
   }
 
-  /** By attempts and not by permits: a claim under way holds the permits of all free slots. */
+  /** By attempts and not by what is free: a claim under way holds all free slots. */
   int slotsInUse() {
     return Math.min(plan.slots(), running.size());
   }
@@ -186,7 +184,7 @@ final class Pool {
       return idleMillis;
     }
     List<Claimed> batch = claim(slots);
-    free.release(slots - batch.size());
+    free.giveBack(slots - batch.size());
     boolean held = claimer.heldMillis() > 0;
     waitsForPlace = claimer.waitsForPlace();
     if (!batch.isEmpty()) {
@@ -218,20 +216,14 @@ final class Pool {
    */
   private int freeSlots() {
     try {
-      if (!free.tryAcquire(1, 500, TimeUnit.MILLISECONDS)) {
+      if (!free.await(1, 500, TimeUnit.MILLISECONDS)) {
         return 0;
       }
-      int taken = 1;
-      int half = Math.min(BATCH_MAX, plan.slots()) / 2;
-      if (half > 1
-          && usualNanos.get() < SHORT_JOB_NANOS
-          && free.tryAcquire(half - 1, GATHER_MICROS, TimeUnit.MICROSECONDS)) {
-        taken = half;
+      if (usualNanos.get() < SHORT_JOB_NANOS) {
+        int half = Math.min(BATCH_MAX, plan.slots()) / 2;
+        boolean _ = free.await(half, GATHER_MICROS, TimeUnit.MICROSECONDS);
       }
-      while (taken < BATCH_MAX && free.tryAcquire()) {
-        taken++;
-      }
-      return taken;
+      return free.take(BATCH_MAX);
     } catch (InterruptedException _) {
       Thread.currentThread().interrupt();
       return 0;
@@ -307,54 +299,43 @@ final class Pool {
     LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(millis));
   }
 
-  /**
-   * While the threads of a large batch are started, the next claim is under way: started here, they
-   * would be a tenth of the time between two claims.
-   */
   private void start(List<Claimed> batch) {
-    List<Running> attempts;
+    var attempts = new ArrayList<Running>(batch.size());
     try {
-      attempts = batch.stream().map(this::attempt).toList();
+      long now = System.nanoTime();
+      for (Claimed job : batch) {
+        attempts.add(attempt(job, now));
+      }
     } catch (RuntimeException | Error bug) {
       // Their leases run out; the slots must not be lost with them.
-      free.release(batch.size());
+      free.giveBack(batch.size());
       throw bug;
     }
     settler.expect(batch.size());
     running.addAll(attempts);
-    if (attempts.size() < STARTED_APART) {
-      attempts.forEach(this::start);
-      return;
-    }
     try {
-      Thread.ofVirtual().name("start-" + plan.name()).start(() -> attempts.forEach(this::start));
+      new Crew<>("jobs-" + plan.name(), attempts, this::work).start();
     } catch (RuntimeException | Error refused) {
       attempts.forEach(attempt -> giveBack(attempt, refused));
     }
   }
 
-  private Running attempt(Claimed job) {
+  private Running attempt(Claimed job, long startNanos) {
     @Nullable Span span = tracer.on() ? tracer.process(job.kind(), job.traceparent()) : null;
-    return new Running(job, policies.of(job.kind()).timeout(), grace, settler, span, this::leave);
-  }
-
-  private void start(Running attempt) {
-    try {
-      Thread.ofVirtual().name("job-" + attempt.job().id()).start(() -> work(attempt));
-    } catch (RuntimeException | Error refused) {
-      giveBack(attempt, refused);
-    }
+    return new Running(
+        job, startNanos, policies.of(job.kind()).timeout(), grace, settler, span, this);
   }
 
   private void giveBack(Running attempt, Throwable refused) {
     LOG.errorf(refused, "not started, given back %s", attempt.job());
-    boolean _ = settle(attempt, Outcome.snooze(NOT_STARTED));
+    boolean _ = attempt.settle(Outcome.snooze(NOT_STARTED));
     attempt.threadEnded();
   }
 
-  private void leave(Running attempt) {
+  @Override
+  public void left(Running attempt) {
     running.remove(attempt);
-    free.release();
+    free.giveBack(1);
     if (waitsForPlace) {
       lookAgain();
     }
@@ -365,11 +346,11 @@ final class Pool {
       Outcome outcome = outcomeOf(attempt);
       long took = System.nanoTime() - attempt.startNanos();
       usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
-      boolean _ = settle(attempt, outcome);
+      boolean _ = attempt.settle(outcome);
       tellRan(attempt, outcome, took);
     } catch (RuntimeException | Error bug) {
       LOG.errorf(bug, "after the handler %s", attempt.job());
-      boolean _ = settle(attempt, Outcome.retry("the attempt could not be ended"));
+      boolean _ = attempt.settle(Outcome.retry("the attempt could not be ended"));
     } finally {
       attempt.threadEnded();
     }
@@ -392,12 +373,9 @@ final class Pool {
         .end();
   }
 
-  private boolean settle(Running attempt, Outcome outcome) {
-    return attempt.settle(outcome, how -> settled(attempt, outcome, how));
-  }
-
   /** Counts each lost lease once, and cancellation not as one. */
-  private void settled(Running attempt, Outcome outcome, Settled how) {
+  @Override
+  public void settled(Running attempt, Outcome outcome, Settled how) {
     Claimed job = attempt.job();
     switch (how) {
       case SETTLED -> {
@@ -454,7 +432,7 @@ final class Pool {
    * still at work.
    */
   void abandon(Running attempt, Outcome outcome) {
-    if (!attempt.returned() && settle(attempt, outcome)) {
+    if (!attempt.returned() && attempt.settle(outcome)) {
       LOG.errorf("handler does not stop, going on without it %s", attempt.job());
     }
   }

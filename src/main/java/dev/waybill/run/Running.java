@@ -4,25 +4,30 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.ErrorText;
 import dev.waybill.job.Outcome;
+import dev.waybill.settle.Holder;
 import dev.waybill.settle.Settled;
 import dev.waybill.settle.Settler;
 import dev.waybill.trace.Span;
 import dev.waybill.trace.TraceContext;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.Consumer;
+import java.util.Objects;
+import java.util.stream.IntStream;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
  * One attempt under way in this process. Its slot is free when its thread has ended and it was
  * heard how its outcome went, in whichever order.
+ *
+ * <p>Thousands wait at once for their settlement, and are copied at each collection meanwhile: it
+ * is one object, without locks and atomics of its own.
  */
-final class Running implements JobContext {
+final class Running implements JobContext, Holder {
 
   private static final Logger LOG = Logger.getLogger(Running.class);
 
@@ -40,12 +45,36 @@ final class Running implements JobContext {
     DRAIN
   }
 
+  /** Where it runs. */
+  interface Home {
+
+    /** Heard how its outcome went. */
+    void settled(Running attempt, Outcome outcome, Settled how);
+
+    /** Called once, when nothing of it is left here: the slot is free. */
+    void left(Running attempt);
+  }
+
+  /** Its outcome was handed over, or it was said that there is none to come. */
+  private static final int HANDED_OVER = 1;
+
+  private static final int TOLD = 2;
+  private static final int THREAD_ENDED = 4;
+
+  private static final VarHandle MARKS = marksOf();
+
+  /** Shared: natively each object that is locked gets a lock as large as itself. */
+  private static final List<Object> LOCKS =
+      IntStream.range(0, 64).mapToObj(_ -> new Object()).toList();
+
   private final Claimed job;
   private final Settler settler;
-  private final long startNanos = System.nanoTime();
+  private final long startNanos;
   private final long timeoutNanos;
   private final long graceNanos;
-  private final AtomicReference<@Nullable Stop> stop = new AtomicReference<>();
+
+  /** Set under the lock. */
+  private volatile @Nullable Stop stop;
 
   /** When the lease ends, by nanoTime; moved on by the heartbeat. */
   private volatile long leaseEndNanos;
@@ -53,33 +82,34 @@ final class Running implements JobContext {
   private volatile @Nullable Thread thread;
   private volatile boolean handlerReturned;
 
-  /** Whether its outcome was handed over, or it was said that there is none to come. */
-  private final AtomicBoolean handedOver = new AtomicBoolean();
+  // Written by MARKS only.
+  @SuppressWarnings("UnusedVariable")
+  private volatile int marks;
 
-  private final AtomicBoolean threadEnded = new AtomicBoolean();
-  private final AtomicBoolean told = new AtomicBoolean();
-  private final AtomicBoolean left = new AtomicBoolean();
-  private final AtomicReference<@Nullable String> progress = new AtomicReference<>();
+  /** The one that was handed over. */
+  private @Nullable Outcome outcome;
 
-  private final Consumer<Running> over;
+  /** Set under the lock. */
+  private volatile @Nullable String progress;
+
+  private final Home home;
 
   /** Of this attempt; null while traces are off. */
   private final @Nullable Span span;
 
-  /**
-   * @param over called once, when nothing of it is left here: the slot is free
-   */
   Running(
       Claimed job,
+      long startNanos,
       Duration timeout,
       Duration grace,
       Settler settler,
       @Nullable Span span,
-      Consumer<Running> over) {
+      Home home) {
     this.job = job;
+    this.startNanos = startNanos;
     this.span = span;
     this.settler = settler;
-    this.over = over;
+    this.home = home;
     this.timeoutNanos = timeout.toNanos();
     this.graceNanos = grace.toNanos();
     this.leaseEndNanos = job.leaseEndNanos();
@@ -93,7 +123,8 @@ final class Running implements JobContext {
     return startNanos;
   }
 
-  long leaseEndNanos() {
+  @Override
+  public long leaseEndNanos() {
     return leaseEndNanos;
   }
 
@@ -110,7 +141,24 @@ final class Running implements JobContext {
   }
 
   @Nullable Stop stopped() {
-    return stop.get();
+    return stop;
+  }
+
+  private static VarHandle marksOf() {
+    try {
+      return MethodHandles.lookup().findVarHandle(Running.class, "marks", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  /** Answers the marks there were. */
+  private int mark(int mark) {
+    return (int) MARKS.getAndBitwiseOr(this, mark);
+  }
+
+  private Object lock() {
+    return LOCKS.get(Math.floorMod(job.id(), LOCKS.size()));
   }
 
   /**
@@ -119,60 +167,66 @@ final class Running implements JobContext {
    */
   boolean begin() {
     thread = Thread.currentThread();
-    return stop.get() == null;
+    return stop == null;
   }
 
   /** From its own thread, after the handler: a late interrupt must not hit what comes then. */
-  synchronized void end() {
-    handlerReturned = true;
+  void end() {
+    synchronized (lock()) {
+      handlerReturned = true;
+      thread = null;
+    }
     boolean _ = Thread.interrupted();
   }
 
   /**
    * Tells the handler to stop, if it is still at work. A lost lease outweighs the other reasons.
    */
-  synchronized boolean stop(Stop why) {
-    if (handlerReturned || stop.get() == why || stop.get() == Stop.LEASE_LOST) {
-      return false;
+  boolean stop(Stop why) {
+    synchronized (lock()) {
+      if (handlerReturned || stop == why || stop == Stop.LEASE_LOST) {
+        return false;
+      }
+      stop = why;
+      @Nullable Thread working = thread;
+      if (working != null) {
+        working.interrupt();
+      }
+      return true;
     }
-    stop.set(why);
-    @Nullable Thread working = thread;
-    if (working != null) {
-      working.interrupt();
-    }
-    return true;
   }
 
   /**
    * Hands its outcome to the settler, which expects exactly one for each attempt: the first
    * caller's. What a handler returns that was left behind is ignored.
    */
-  boolean settle(Outcome outcome, Consumer<Settled> how) {
-    if (!handedOver.compareAndSet(false, true)) {
+  boolean settle(Outcome ended) {
+    if ((mark(HANDED_OVER) & HANDED_OVER) != 0) {
       return false;
     }
-    Consumer<Settled> last =
-        settled -> {
-          try {
-            how.accept(settled);
-          } finally {
-            told.set(true);
-            leaveIfOver();
-          }
-        };
-    if (outcome instanceof Outcome.Settled) {
+    outcome = ended;
+    if (ended instanceof Outcome.Settled) {
       settler.expectNoMore();
-      last.accept(Settled.SETTLED);
+      told(Settled.SETTLED);
       return true;
     }
     try {
-      settler.settle(job, outcome, this::leaseEndNanos, last);
+      settler.settle(job, ended, this);
     } catch (RuntimeException | Error bug) {
       LOG.errorf(bug, "outcome not taken, the lease runs out %s", job);
       settler.expectNoMore();
-      last.accept(Settled.GIVEN_UP);
+      told(Settled.GIVEN_UP);
     }
     return true;
+  }
+
+  @Override
+  public void told(Settled how) {
+    try {
+      home.settled(this, Objects.requireNonNull(outcome), how);
+    } finally {
+      end(TOLD);
+    }
   }
 
   boolean returned() {
@@ -181,29 +235,32 @@ final class Running implements JobContext {
 
   /** Its outcome was settled without waiting for the handler. */
   boolean abandoned() {
-    return handedOver.get() && !handlerReturned;
+    return (marks & HANDED_OVER) != 0 && !handlerReturned;
   }
 
   /** The last word of its thread, or of the one that could not start it. */
   void threadEnded() {
-    threadEnded.set(true);
-    leaveIfOver();
+    end(THREAD_ENDED);
   }
 
-  /** Whichever of the two comes second. */
-  private void leaveIfOver() {
-    if (threadEnded.get() && told.get() && left.compareAndSet(false, true)) {
-      over.accept(this);
+  /** Whichever of the two comes second finds the other's mark, and not its own. */
+  private void end(int mark) {
+    if ((mark(mark) & (TOLD | THREAD_ENDED)) == ((TOLD | THREAD_ENDED) & ~mark)) {
+      home.left(this);
     }
   }
 
   @Nullable String progress() {
-    return progress.get();
+    return progress;
   }
 
   /** Written, so it need not be again; unless the handler said something new meanwhile. */
   void progressWritten(@Nullable String written) {
-    boolean _ = progress.compareAndSet(written, null);
+    synchronized (lock()) {
+      if (Objects.equals(progress, written)) {
+        progress = null;
+      }
+    }
   }
 
   @Override
@@ -250,15 +307,18 @@ final class Running implements JobContext {
 
   @Override
   public boolean cancelled() {
-    return stop.get() != null;
+    return stop != null;
   }
 
   @Override
   public void progress(double fraction, String note) {
     double bounded = Math.clamp(fraction, 0.0, 1.0);
     String cut = ErrorText.clean(note.length() > 200 ? note.substring(0, 200) : note);
-    progress.set(
-        JsonNodeFactory.instance.objectNode().put("fraction", bounded).put("note", cut).toString());
+    String said =
+        JsonNodeFactory.instance.objectNode().put("fraction", bounded).put("note", cut).toString();
+    synchronized (lock()) {
+      progress = said;
+    }
   }
 
   @Override
@@ -270,8 +330,21 @@ final class Running implements JobContext {
   public void settleIn(Connection connection, Outcome outcome)
       throws SQLException, LeaseLostException {
     if (!settler.settleIn(connection, job, outcome)) {
-      stop.set(Stop.LEASE_LOST); // No interrupt: the handler is about to roll back on this thread.
+      synchronized (lock()) {
+        stop = Stop.LEASE_LOST; // No interrupt: the handler is about to roll back on this thread.
+      }
       throw new LeaseLostException("lease lost " + job);
     }
+  }
+
+  /** By its id: that of the object itself is dear the first time. Equal it is only to itself. */
+  @Override
+  public int hashCode() {
+    return Long.hashCode(job.id());
+  }
+
+  @Override
+  public boolean equals(@Nullable Object other) {
+    return this == other;
   }
 }

@@ -3,8 +3,6 @@ package dev.waybill.settle;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Consumer;
-import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,15 +10,8 @@ import org.jspecify.annotations.Nullable;
  *
  * @param outcome never Settled, and never a Retry of the last attempt: that is a Dead by now
  * @param resultJson the result of a Done as JSON text, or null
- * @param leaseEndNanos when the lease ends, by nanoTime; the heartbeat may move it on meanwhile
- * @param told hears, exactly once, how it went
  */
-record Settlement(
-    Claimed job,
-    Outcome outcome,
-    @Nullable String resultJson,
-    LongSupplier leaseEndNanos,
-    Consumer<Settled> told) {
+record Settlement(Claimed job, Outcome outcome, @Nullable String resultJson, Holder holder) {
 
   /**
    * The fence makes it safe to try for as long as one likes: once somebody has the job, nothing is
@@ -29,10 +20,10 @@ record Settlement(
   private static final long AFTER_LEASE_NANOS = TimeUnit.MINUTES.toNanos(10);
 
   boolean isHopeless() {
-    return System.nanoTime() - leaseEndNanos.getAsLong() >= AFTER_LEASE_NANOS;
+    return System.nanoTime() - holder.leaseEndNanos() >= AFTER_LEASE_NANOS;
   }
 
   Settlement instead(Outcome other) {
-    return new Settlement(job, other, null, leaseEndNanos, told);
+    return new Settlement(job, other, null, holder);
   }
 }

@@ -18,8 +18,6 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLongArray;
-import java.util.function.Consumer;
-import java.util.function.LongSupplier;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
@@ -124,14 +122,9 @@ public final class Settler {
     underWay.decrementAndGet();
   }
 
-  /**
-   * Hands an outcome over; {@code told} hears how it went, on another thread, exactly once.
-   *
-   * @param leaseEndNanos when the lease ends, by nanoTime; asked again whenever that matters
-   */
-  public void settle(
-      Claimed job, Outcome outcome, LongSupplier leaseEndNanos, Consumer<Settled> told) {
-    queue.add(prepare(job, outcome, leaseEndNanos, told));
+  /** Hands an outcome over; the holder hears how it went. */
+  public void settle(Claimed job, Outcome outcome, Holder holder) {
+    queue.add(prepare(job, outcome, holder));
   }
 
   /**
@@ -141,7 +134,7 @@ public final class Settler {
   public boolean settleIn(Connection connection, Claimed job, Outcome outcome) throws SQLException {
     try {
       return !statements
-          .write(connection, List.of(prepare(job, outcome, job::leaseEndNanos, _ -> {})))
+          .write(connection, List.of(prepare(job, outcome, new Caller(job))))
           .isEmpty();
     } catch (SQLException failure) {
       if (SqlState.of(failure) == SqlState.NO_PARTITION) {
@@ -164,9 +157,7 @@ public final class Settler {
       Set<Long> settled =
           statements.write(
               connection,
-              ended.stream()
-                  .map(e -> prepare(e.job(), e.outcome(), e.job()::leaseEndNanos, _ -> {}))
-                  .toList());
+              ended.stream().map(e -> prepare(e.job(), e.outcome(), new Caller(e.job()))).toList());
       int _ =
           Claims.forget(connection, ended.stream().map(e -> e.job().token()).distinct().toList());
       return settled;
@@ -178,31 +169,40 @@ public final class Settler {
     }
   }
 
-  private Settlement prepare(
-      Claimed job, Outcome outcome, LongSupplier leaseEndNanos, Consumer<Settled> told) {
+  /** Hears by the answer. */
+  private record Caller(Claimed job) implements Holder {
+
+    @Override
+    public long leaseEndNanos() {
+      return job.leaseEndNanos();
+    }
+
+    @Override
+    public void told(Settled how) {
+      // It asked for an answer.
+    }
+  }
+
+  private Settlement prepare(Claimed job, Outcome outcome, Holder holder) {
     return switch (outcome) {
-      case Outcome.Done(var result) -> done(job, result, leaseEndNanos, told);
+      case Outcome.Done(var result) -> done(job, result, holder);
       case Outcome.Retry(_, var reason) when job.lastAttempt() ->
-          new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, leaseEndNanos, told);
+          new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, holder);
       case Outcome.Retry(var delay, var reason) ->
-          new Settlement(
-              job, new Outcome.Retry(delay, ErrorText.clean(reason)), null, leaseEndNanos, told);
+          new Settlement(job, new Outcome.Retry(delay, ErrorText.clean(reason)), null, holder);
       case Outcome.Dead(var reason) ->
-          new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, leaseEndNanos, told);
-      case Outcome.Snooze _, Outcome.Release _ ->
-          new Settlement(job, outcome, null, leaseEndNanos, told);
+          new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, holder);
+      case Outcome.Snooze _, Outcome.Release _ -> new Settlement(job, outcome, null, holder);
       case Outcome.Settled _ -> throw new IllegalArgumentException("is settled already: " + job);
     };
   }
 
-  private Settlement done(
-      Claimed job, @Nullable Object result, LongSupplier leaseEndNanos, Consumer<Settled> told) {
+  private Settlement done(Claimed job, @Nullable Object result, Holder holder) {
     try {
-      return new Settlement(job, new Outcome.Done(null), results.json(result), leaseEndNanos, told);
+      return new Settlement(job, new Outcome.Done(null), results.json(result), holder);
     } catch (ResultWriter.NotStorable refused) {
       String reason = "the result cannot be stored: " + refused.getMessage();
-      return new Settlement(
-          job, new Outcome.Dead(ErrorText.clean(reason)), null, leaseEndNanos, told);
+      return new Settlement(job, new Outcome.Dead(ErrorText.clean(reason)), null, holder);
     }
   }
 
@@ -245,7 +245,7 @@ public final class Settler {
   private void tell(Settlement settlement, Settled how) {
     underWay.decrementAndGet();
     try {
-      settlement.told().accept(how);
+      settlement.holder().told(how);
     } catch (RuntimeException | Error bug) {
       LOG.errorf(bug, "after settling %s", settlement.job());
     }

@@ -4,7 +4,6 @@ import dev.waybill.db.Database;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -26,13 +25,13 @@ final class Writer {
   }
 
   void write(List<Settlement> batch) throws SQLException {
-    Map<Long, Settled> how =
+    Written written =
         database.transaction(c -> {
           claims.forget(c);
           return writeIn(c, batch, false);
         });
     claims.touched(batch);
-    batch.forEach(s -> tell.accept(s, how.getOrDefault(s.job().id(), Settled.LOST)));
+    batch.forEach(s -> tell.accept(s, written.how(s)));
   }
 
   /**
@@ -42,7 +41,7 @@ final class Writer {
    */
   List<Settlement> writeAgain(List<Settlement> batch) throws SQLException {
     var locked = new HashSet<Long>();
-    Map<Long, Settled> how =
+    Written written =
         database.transaction(c -> {
           Set<Long> unlocked = statements.lock(c, batch);
           locked.addAll(statements.ours(c, batch));
@@ -55,7 +54,7 @@ final class Writer {
       if (locked.contains(s.job().id())) {
         left.add(s);
       } else {
-        tell.accept(s, how.getOrDefault(s.job().id(), Settled.LOST));
+        tell.accept(s, written.how(s));
       }
     }
     return left;
@@ -70,14 +69,29 @@ final class Writer {
     }
   }
 
-  private Map<Long, Settled> writeIn(Connection connection, List<Settlement> batch, boolean again)
-      throws SQLException {
-    var how = new HashMap<Long, Settled>();
-    statements.write(connection, batch).forEach(id -> how.put(id, Settled.SETTLED));
-    if (how.size() < batch.size()) {
-      List<Settlement> rest = batch.stream().filter(s -> !how.containsKey(s.job().id())).toList();
-      how.putAll(statements.ended(connection, rest, again));
+  /**
+   * What became of a batch.
+   *
+   * @param all settled, as nearly always: then nothing is looked up
+   * @param ended how the others ended that are known; the rest is lost
+   */
+  private record Written(boolean all, Set<Long> settled, Map<Long, Settled> ended) {
+
+    Settled how(Settlement s) {
+      if (all || settled.contains(s.job().id())) {
+        return Settled.SETTLED;
+      }
+      return ended.getOrDefault(s.job().id(), Settled.LOST);
     }
-    return how;
+  }
+
+  private Written writeIn(Connection connection, List<Settlement> batch, boolean again)
+      throws SQLException {
+    Set<Long> settled = statements.write(connection, batch);
+    if (settled.size() == batch.size()) {
+      return new Written(true, settled, Map.of());
+    }
+    List<Settlement> rest = batch.stream().filter(s -> !settled.contains(s.job().id())).toList();
+    return new Written(false, settled, statements.ended(connection, rest, again));
   }
 }

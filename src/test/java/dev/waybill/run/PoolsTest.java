@@ -516,6 +516,42 @@ class PoolsTest {
     }
   }
 
+  /** Handlers as short as these share threads. */
+  @Test
+  void an_interrupt_that_a_handler_leaves_behind_does_not_reach_the_next() throws Exception {
+    DB.enqueue("k", 500);
+    try (var _ = new TestHouse(DB, "p=*:100").with("k", this::leavesAnInterrupt).start()) {
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs_done") == 500);
+    }
+    assertTrue(said.isEmpty(), said.toString());
+  }
+
+  private Outcome leavesAnInterrupt(JsonNode payload, JobContext context) {
+    if (Thread.currentThread().isInterrupted()) {
+      said.add("interrupted before it began");
+    }
+    Thread.currentThread().interrupt();
+    return Outcome.done();
+  }
+
+  /** One thread cannot wait for all of them. */
+  @Test
+  void handlers_of_one_claim_that_wait_for_each_other_all_begin() throws Exception {
+    var all = new CountDownLatch(50);
+    DB.enqueue("k", 50);
+    try (var _ =
+        new TestHouse(DB, "p=*:50")
+            .with(
+                "k",
+                (_, _) -> {
+                  all.countDown();
+                  return all.await(1, TimeUnit.MINUTES) ? Outcome.done() : Outcome.dead("alone");
+                })
+            .start()) {
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs_done") == 50);
+    }
+  }
+
   @Test
   void a_handler_that_does_not_heed_its_interrupt_is_left_behind_with_its_slot() throws Exception {
     policy("timeout_ms", 50);

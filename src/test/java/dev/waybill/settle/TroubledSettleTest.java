@@ -162,8 +162,8 @@ class TroubledSettleTest {
       settler.expect(2);
       late = new CompletableFuture<>();
       var prompt = new CompletableFuture<Settled>();
-      settler.settle(locked, Outcome.done(), locked::leaseEndNanos, late::complete);
-      settler.settle(other, Outcome.done(), other::leaseEndNanos, prompt::complete);
+      settler.settle(locked, Outcome.done(), TestJobs.holder(locked.leaseEndNanos(), late));
+      settler.settle(other, Outcome.done(), TestJobs.holder(other.leaseEndNanos(), prompt));
       assertEquals(Settled.SETTLED, prompt.join());
       assertEquals("done", DB.state(other.id()));
       canceller.rollback();
@@ -192,7 +192,7 @@ class TroubledSettleTest {
   private CompletableFuture<Settled> handOver(Claimed job, long leaseEndNanos) {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
-    settler.settle(job, Outcome.done(), () -> leaseEndNanos, told::complete);
+    settler.settle(job, Outcome.done(), TestJobs.holder(leaseEndNanos, told));
     return told.orTimeout(60, TimeUnit.SECONDS);
   }
 

@@ -1,0 +1,11 @@
+package dev.waybill.settle;
+
+/** Who holds a job while its outcome is on its way to the database. */
+public interface Holder {
+
+  /** When the lease ends, by nanoTime; asked again whenever that matters. */
+  long leaseEndNanos();
+
+  /** Hears how it went, on another thread, exactly once. */
+  void told(Settled how);
+}
