@@ -71,6 +71,8 @@ CREATE UNLOGGED TABLE waybill.rates (
 -- Live jobs only: scheduled, ready, running. Finished ones leave by one statement (DELETE ... RETURNING into an INSERT).
 -- What a claim changes stands before what it leaves alone: a new version on the same page is logged without its common beginning and end,
 -- so with worker behind payload each claim logged the payload again (335 bytes a claim instead of 130).
+-- And none of what it changes is in an index or an index's condition: so the new version needs no entry in any index (HOT) as long as its
+-- page has room, hence the fillfactor: a claimed row is longer by its token, lease and worker. With state in a condition each claim wrote two entries, a third of its work.
 CREATE TABLE waybill.jobs (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   run_at          timestamptz NOT NULL DEFAULT now(),
@@ -84,6 +86,7 @@ CREATE TABLE waybill.jobs (
   crashes         smallint NOT NULL DEFAULT 0,
   payload_version smallint NOT NULL DEFAULT 1,
   plain           boolean NOT NULL DEFAULT true,
+  due             boolean NOT NULL DEFAULT true, -- state <> 'scheduled'
   state           text NOT NULL DEFAULT 'ready',
   worker          text,
   kind            text NOT NULL,
@@ -96,22 +99,36 @@ CREATE TABLE waybill.jobs (
   progress        jsonb,
   attempts        jsonb
 ) WITH (
-  fillfactor = 50,
+  fillfactor = 45,
   autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_vacuum_insert_threshold = 100000,
   autovacuum_analyze_scale_factor = 0.1, autovacuum_analyze_threshold = 10000,
   autovacuum_vacuum_cost_delay = 0
 );
 
--- Exactly the claimable rows, in the order in which a lane (kind, payload_version, tenant, priority) is served. The version stands before
--- the tenant: all lanes that an older build cannot read lie together behind those it can, and its sweep ends before them.
-CREATE INDEX jobs_ready ON waybill.jobs (kind, payload_version, tenant, priority, run_at, id) WHERE state = 'ready';
+-- The ready rows and the running ones, in the order in which a lane (kind, payload_version, tenant, priority) is served. The version stands
+-- before the tenant: all lanes that an older build cannot read lie together behind those it can, and its sweep ends before them.
+CREATE INDEX jobs_due ON waybill.jobs (kind, payload_version, tenant, priority, run_at, id) WHERE due;
 -- Waiting for their time: the promoter reads its head.
-CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE state = 'scheduled';
--- Small: as many entries as there are slots. The reaper and the caps read it whole. No churning column in it.
-CREATE INDEX jobs_running ON waybill.jobs (id) WHERE state = 'running';
+CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE NOT due;
 -- One live job for each (kind, tenant, key): two tenants that both call something order-42 must not learn of each other.
 CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL;
+
+-- What runs, without an index that each claim would have to write to: a row for each claim, written by the claim. A job is running by it
+-- while it has the claim's token. A row of which all have ended says nothing any more; settles and the reaper delete it. Up to 8 kB it stays in the
+-- table, uncompressed: 500 jobs are 4 kB.
+CREATE TABLE waybill.claims (
+  token uuid PRIMARY KEY,
+  ids   bigint[] NOT NULL
+) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE waybill.claims ALTER COLUMN ids SET STORAGE EXTERNAL;
+
+-- Plan hazard: OFFSET 0 keeps the look into jobs inside of the loop over the claims, by the primary key. As a join it may become one that
+-- reads all jobs.
+CREATE VIEW waybill.running AS
+  SELECT j.* FROM waybill.claims c CROSS JOIN LATERAL (
+    SELECT * FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token OFFSET 0
+  ) j;
 
 -- Finished jobs: done and cancelled. Partitions by day (UTC) of completion, made ahead and dropped whole. No DEFAULT partition.
 CREATE TABLE waybill.jobs_done (
@@ -287,7 +304,8 @@ BEGIN
   IF waybill.tenants_limited() THEN
     PERFORM waybill.take_room(NEW.tenant, 1);
   END IF;
-  NEW.state := CASE WHEN NEW.run_at > now() THEN 'scheduled' ELSE 'ready' END;
+  NEW.due := NEW.run_at <= now();
+  NEW.state := CASE WHEN NEW.due THEN 'ready' ELSE 'scheduled' END;
   RETURN NEW;
 END $$;
 
@@ -415,9 +433,9 @@ BEGIN
   END IF;
   -- The job that holds a dedupe key may finish between the two statements; then its key is free, and we try again.
   FOR round IN 1..10 LOOP
-    INSERT INTO waybill.jobs (plain, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent,
+    INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent,
       dedupe_key)
-    VALUES (false, CASE WHEN enqueue_any.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_any.kind, coalesce(enqueue_any.payload, '{}'),
+    VALUES (false, (enqueue_any.run_at > now()) IS NOT TRUE, CASE WHEN enqueue_any.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_any.kind, coalesce(enqueue_any.payload, '{}'),
       coalesce(enqueue_any.tenant, ''), coalesce(enqueue_any.priority, 0), coalesce(enqueue_any.run_at, now()), enqueue_any.max_attempts,
       enqueue_any.tags, coalesce(enqueue_any.payload_version, 1), enqueue_any.traceparent, enqueue_any.dedupe_key)
     ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
@@ -476,8 +494,8 @@ BEGIN
   END IF;
   -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first.
   RETURN QUERY
-  INSERT INTO waybill.jobs (plain, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT false, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one,
+  INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+  SELECT false, (enqueue_many.run_at > now()) IS NOT TRUE, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one,
     coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
     enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
   FROM (SELECT unnest(payloads) AS one) p

@@ -58,8 +58,8 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  INSERT INTO waybill.jobs (plain, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT false, CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
+  INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
+  SELECT false, (r.run_at > now()) IS NOT TRUE, CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
     coalesce(r.priority, 0), coalesce(r.run_at, now()), r.attempts, r.tags::text[], coalesce(r.version, 1), r.traceparent
   FROM unnest(enqueue_rows.kinds, payloads, tenants, priorities, run_ats, enqueue_rows.max_attempts, enqueue_rows.tags, payload_versions,
       traceparents)
@@ -88,10 +88,10 @@ BEGIN
   SELECT array_agg(nextval(pg_get_serial_sequence('waybill.jobs', 'id')) ORDER BY n) INTO ids
   FROM generate_series(1, cardinality(kinds)) AS n;
   WITH came AS (
-    INSERT INTO waybill.jobs (id, plain, state, kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version,
+    INSERT INTO waybill.jobs (id, plain, due, state, kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version,
       traceparent)
     OVERRIDING SYSTEM VALUE
-    SELECT r.id, false, CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
+    SELECT r.id, false, (r.run_at > now()) IS NOT TRUE, CASE WHEN r.run_at > now() THEN 'scheduled' ELSE 'ready' END, r.kind, r.payload, coalesce(r.tenant, ''),
       coalesce(r.priority, 0), coalesce(r.run_at, now()), r.dedupe_key, r.attempts, r.tags::text[], coalesce(r.version, 1), r.traceparent
     FROM unnest(ids, enqueue_keyed_rows.kinds, payloads, tenants, priorities, run_ats, dedupe_keys, enqueue_keyed_rows.max_attempts,
         enqueue_keyed_rows.tags, payload_versions, traceparents)
@@ -139,7 +139,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 DECLARE
   woken text;
 BEGIN
-  UPDATE waybill.jobs j SET state = 'ready', run_at = least(j.run_at, now())
+  UPDATE waybill.jobs j SET due = true, state = 'ready', run_at = least(j.run_at, now())
   WHERE j.id = run_now.id AND j.state = 'scheduled' RETURNING j.kind INTO woken;
   IF woken IS NULL THEN
     RETURN false;
@@ -178,12 +178,12 @@ DECLARE
   depth integer := CASE WHEN filtered THEN budget ELSE page END;
 BEGIN
   IF of_state = 'running' THEN
-    -- As many as there are slots: read whole by jobs_running, then put in order.
+    -- As many as there are slots: read whole, then put in order.
     RETURN QUERY
     WITH running AS MATERIALIZED (
       SELECT j.id, j.kind, j.tenant, j.priority, j.state, j.attempt, j.max_attempts, j.crashes, j.payload_version, j.created_at, j.run_at,
         j.started_at, j.worker, j.last_error, j.tags, j.dedupe_key
-      FROM waybill.jobs j WHERE j.state = 'running'
+      FROM waybill.running j
     )
     SELECT r.id, r.kind, r.tenant, r.priority, r.state, r.attempt, r.max_attempts, r.crashes, r.payload_version, r.created_at, r.run_at,
       r.started_at, NULL::timestamptz, r.worker, r.last_error, r.tags, r.dedupe_key, NULL::bigint
@@ -224,7 +224,7 @@ END $$;
 
 -- ------------------------------------------------------------------------------------------------------------- figures
 
--- How it stands with each kind, in one snapshot, from the tally, the index of the running jobs and the heads of the lanes: nothing here grows
+-- How it stands with each kind, in one snapshot, from the tally, the claims and the heads of the lanes: nothing here grows
 -- with the number of jobs. What was claimed either runs or has ended, so claims need no count of their own. A job whose time has come and that
 -- is not promoted yet is ready, as the view waybill.all_jobs has it; those are counted up to 10,000, of which a page a second is promoted.
 CREATE FUNCTION waybill.figures() RETURNS TABLE (
@@ -233,12 +233,12 @@ CREATE FUNCTION waybill.figures() RETURNS TABLE (
 ) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET jit = off AS $$
   WITH RECURSIVE lane AS (
-    (SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at FROM waybill.jobs j WHERE j.state = 'ready'
+    (SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at FROM waybill.jobs j WHERE j.due AND j.state = 'ready'
       ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
     UNION ALL
     SELECT next.* FROM lane CROSS JOIN LATERAL (
       SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at FROM waybill.jobs j
-      WHERE j.state = 'ready'
+      WHERE j.due AND j.state = 'ready'
         AND (j.kind, j.payload_version, j.tenant, j.priority) > (lane.kind, lane.payload_version, lane.tenant, lane.priority)
       ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
     ) next
@@ -246,10 +246,10 @@ SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET j
     SELECT l.kind, min(l.run_at) AS oldest FROM (SELECT * FROM lane LIMIT 20000) l GROUP BY l.kind
   ), due AS (
     SELECT s.kind, count(*) AS jobs, min(s.run_at) AS oldest
-    FROM (SELECT j.kind, j.run_at FROM waybill.jobs j WHERE j.state = 'scheduled' AND j.run_at <= now() ORDER BY j.run_at LIMIT 10000) s
+    FROM (SELECT j.kind, j.run_at FROM waybill.jobs j WHERE NOT j.due AND j.run_at <= now() ORDER BY j.run_at LIMIT 10000) s
     GROUP BY s.kind
   ), at_work AS (
-    SELECT j.kind, count(*) AS jobs FROM waybill.jobs j WHERE j.state = 'running' GROUP BY j.kind
+    SELECT j.kind, count(*) AS jobs FROM waybill.running j GROUP BY j.kind
   ), told AS (
     SELECT t.kind,
       sum(CASE WHEN t.what IN ('enqueued', 'revived') THEN t.n WHEN t.what IN ('done', 'died', 'cancelled') THEN -t.n ELSE 0 END) AS live,
@@ -307,7 +307,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.name, 'table', s.relname::text, m.value
   FROM pg_stat_user_tables s CROSS JOIN LATERAL (VALUES ('dead_tuples', s.n_dead_tup::float8),
     ('seconds_since_autovacuum', coalesce(extract(epoch FROM now() - greatest(s.last_autovacuum, s.last_vacuum))::float8, 'NaN'))) AS m(name, value)
-  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally')
+  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally', 'claims')
   UNION ALL
   SELECT 'oldest_snapshot_seconds', '', '', greatest(0,
     (SELECT extract(epoch FROM now() - min(a.xact_start)) FROM pg_stat_activity a

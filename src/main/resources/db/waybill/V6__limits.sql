@@ -27,8 +27,8 @@ CREATE TABLE waybill.spent_sequences (
   at       timestamptz NOT NULL DEFAULT now()
 );
 
--- The backlog of a tenant is counted; what waits in a lane is found by jobs_ready, what waits for its time by this.
-CREATE INDEX jobs_scheduled_tenant ON waybill.jobs (tenant) WHERE state = 'scheduled';
+-- The backlog of a tenant is counted; what waits in a lane is found by jobs_due, what waits for its time by this.
+CREATE INDEX jobs_scheduled_tenant ON waybill.jobs (tenant) WHERE NOT due;
 
 -- Whether any tenant has a limit. It is a constant in a function and not a row, since enqueue() asks it for every job: the planner puts the
 -- constant in place of the call, and makes the plan anew when waybill.limit_tenant replaces the function.
@@ -39,21 +39,21 @@ CREATE FUNCTION waybill.tenants_limited() RETURNS boolean LANGUAGE sql STABLE PA
 CREATE FUNCTION waybill.count_backlog(tenant text, at_most bigint) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET jit = off AS $$
   WITH RECURSIVE part AS (
-    (SELECT j.kind, j.payload_version FROM waybill.jobs j WHERE j.state = 'ready'
+    (SELECT j.kind, j.payload_version FROM waybill.jobs j WHERE j.due AND j.state = 'ready'
       ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
     UNION ALL
     SELECT next.* FROM part CROSS JOIN LATERAL (
       SELECT j.kind, j.payload_version FROM waybill.jobs j
-      WHERE j.state = 'ready' AND (j.kind, j.payload_version) > (part.kind, part.payload_version)
+      WHERE j.due AND j.state = 'ready' AND (j.kind, j.payload_version) > (part.kind, part.payload_version)
       ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
     ) next
   )
   SELECT count(*) FROM (
     SELECT FROM part CROSS JOIN LATERAL (
-      SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = part.kind AND j.payload_version = part.payload_version
+      SELECT FROM waybill.jobs j WHERE j.due AND j.state = 'ready' AND j.kind = part.kind AND j.payload_version = part.payload_version
         AND j.tenant = count_backlog.tenant LIMIT at_most) waits
     UNION ALL
-    SELECT FROM (SELECT FROM waybill.jobs j WHERE j.state = 'scheduled' AND j.tenant = count_backlog.tenant LIMIT at_most) waits
+    SELECT FROM (SELECT FROM waybill.jobs j WHERE NOT j.due AND j.tenant = count_backlog.tenant LIMIT at_most) waits
     LIMIT at_most
   ) backlog
 $$;

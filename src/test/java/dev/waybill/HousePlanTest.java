@@ -58,10 +58,10 @@ class HousePlanTest {
     doors.put("policy", Set.of("job", "db"));
     doors.put("enqueue", Set.of("db"));
     doors.put("claim", Set.of("job", "db", "policy"));
-    doors.put("settle", Set.of("job", "db", "policy"));
+    doors.put("settle", Set.of("job", "db", "policy", "claim"));
     doors.put("run", Set.of("job", "db", "policy", "claim", "settle", "trace"));
     doors.put("pull", Set.of("job", "db", "policy", "claim", "settle"));
-    doors.put("retain", Set.of("job", "db", "policy"));
+    doors.put("retain", Set.of("job", "db", "policy", "claim"));
     doors.put("alert", Set.of("db", "deliver"));
     doors.put(
         "observe",

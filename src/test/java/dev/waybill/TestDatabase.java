@@ -2,6 +2,7 @@ package dev.waybill;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.waybill.claim.Claims;
 import dev.waybill.db.Database;
 import io.agroal.api.AgroalDataSource;
 import io.agroal.api.configuration.supplier.AgroalDataSourceConfigurationSupplier;
@@ -115,9 +116,10 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
       execute("DELETE FROM waybill.kinds");
       execute("DELETE FROM waybill.rates");
       execute("DELETE FROM waybill.tally");
+      execute("DELETE FROM waybill.claims");
     } else {
       execute(
-          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally");
+          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally, waybill.claims");
     }
   }
 
@@ -237,6 +239,13 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   public String state(long id) throws SQLException {
     List<@Nullable String> states = column("SELECT state FROM waybill.all_jobs WHERE id = ?", id);
     return states.isEmpty() ? "gone" : String.valueOf(states.getFirst());
+  }
+
+  /** For jobs that a test made running by hand. */
+  public void noteClaims() throws SQLException {
+    try (Connection connection = connect()) {
+      Claims.findStrays(connection);
+    }
   }
 
   public long enqueue(String kind) throws SQLException {

@@ -42,7 +42,13 @@ public final class Claimer {
    *       A row that was changed between snapshot and lock is not found this way; it stays ready,
    *       and the next sweep finds it.
    *   <li>{@code (run_at, id) >= (low)} bounds the scan from below, see {@link Lane}.
-   *   <li>{@code state = 'ready'} is a literal, so that the partial index matches in every plan.
+   *   <li>{@code due} makes the partial index match. It holds running jobs as well, so that this
+   *       needs to write to no index at all: what it changes is in none, the new version of a row
+   *       stays on its page (HOT). Running ones lie behind the low bound, mostly.
+   *   <li>What it takes it notes in {@code waybill.claims}, see {@link Claims}. A row that was
+   *       locked and then not found is named there as well, and does not run, since it has not the
+   *       token.
+   *   <li>What is the same for a lane is not sent back with each job, only the lane's number.
    *   <li>{@code run_at <= now()}: no attempt before its time, by the database's clock.
    *   <li>A payload newer than this build reads is left for a newer build: the sweep finds none of
    *       its lanes. A filter here would walk those rows again at each claim.
@@ -55,13 +61,12 @@ public final class Claimer {
   private static final String CLAIM =
       """
       WITH due AS MATERIALIZED (
-        SELECT head.tid, head.attempt >= coalesce(head.max_attempts, lane.max_attempts) AS exhausted,
-          coalesce(head.max_attempts, lane.max_attempts) AS max_attempts, lane.lease_ms
+        SELECT head.tid, head.id, lane.n, head.attempt >= coalesce(head.max_attempts, lane.max_attempts) AS exhausted, lane.lease_ms
         FROM unnest(?::text[], ?::smallint[], ?::text[], ?::smallint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[], ?::int[])
-          AS lane(kind, payload_version, tenant, priority, low_micros, low_id, max_attempts, lease_ms, most)
+          WITH ORDINALITY AS lane(kind, payload_version, tenant, priority, low_micros, low_id, max_attempts, lease_ms, most, n)
         CROSS JOIN LATERAL (
-          SELECT j.ctid AS tid, j.attempt, j.max_attempts FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
+          SELECT j.ctid AS tid, j.id, j.attempt, j.max_attempts FROM waybill.jobs j
+          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
             AND j.priority = lane.priority
             AND (j.run_at, j.id) >= ('epoch'::timestamptz + lane.low_micros * interval '1 microsecond', lane.low_id)
             AND j.run_at <= now()
@@ -69,14 +74,15 @@ public final class Claimer {
           FOR NO KEY UPDATE SKIP LOCKED
         ) head
         LIMIT ?
+      ), noted AS (
+        INSERT INTO waybill.claims (token, ids) SELECT ?, array_agg(id) FROM due HAVING count(*) > 0
       )
       UPDATE waybill.jobs j
       SET state = 'running', token = ?, worker = ?, started_at = now(), lease_until = now() + due.lease_ms * interval '1 millisecond',
         attempt = CASE WHEN due.exhausted THEN j.attempt ELSE j.attempt + 1 END, progress = NULL
       FROM due WHERE j.ctid = ANY (ARRAY(SELECT tid FROM due)) AND j.ctid = due.tid
-      RETURNING j.id, j.kind, j.tenant, j.priority, j.attempt, due.max_attempts, due.exhausted, j.payload, j.payload_version, j.tags,
-        j.traceparent, (date_part('epoch', j.run_at) * 1000000)::bigint,
-        (date_part('epoch', now() - j.run_at) * 1000000)::bigint, due.lease_ms
+      RETURNING j.id, due.n, j.attempt, j.max_attempts, due.exhausted, j.payload, j.tags, j.traceparent,
+        (date_part('epoch', j.run_at) * 1000000)::bigint, (SELECT (date_part('epoch', now()) * 1000000)::bigint)
       """;
 
   /** A tenant's turn: at most this many jobs, while others wait. */
@@ -297,45 +303,29 @@ public final class Claimer {
     return last.full();
   }
 
-  private record Took(Claimed job, long runAtMicros) {}
-
-  /** Looked up for each job; for equals and hashCode by hand see docs/native.md. */
-  private record LaneKey(String kind, int payloadVersion, String tenant, int priority) {
-
-    @Override
-    public boolean equals(@Nullable Object other) {
-      return other instanceof LaneKey key
-          && priority == key.priority
-          && payloadVersion == key.payloadVersion
-          && kind.equals(key.kind)
-          && tenant.equals(key.tenant);
-    }
-
-    @Override
-    public int hashCode() {
-      return 31 * (31 * (31 * kind.hashCode() + tenant.hashCode()) + priority) + payloadVersion;
-    }
-  }
+  /**
+   * @param turn which of the turns it comes from
+   */
+  private record Took(Claimed job, int turn, long runAtMicros) {}
 
   private void remember(List<Lanes.Turn> turn, List<Took> took, int max) {
-    var tails = new HashMap<LaneKey, Took>();
-    var counts = new HashMap<LaneKey, Integer>();
+    var tails = new @Nullable Took[turn.size()];
+    var counts = new int[turn.size()];
     for (Took t : took) {
-      Claimed job = t.job();
-      var key = new LaneKey(job.kind(), job.payloadVersion(), job.tenant(), job.priority());
-      counts.merge(key, 1, Integer::sum);
-      tails.merge(key, t, (a, b) -> isBehind(b, a) ? b : a);
+      counts[t.turn()]++;
+      @Nullable Took tail = tails[t.turn()];
+      if (tail == null || isBehind(t, tail)) {
+        tails[t.turn()] = t;
+      }
     }
-    int total = took.size();
-    for (Lanes.Turn one : turn) {
-      Lane lane = one.lane();
-      var key = new LaneKey(lane.kind(), lane.payloadVersion(), lane.tenant(), lane.priority());
-      Took tail = tails.get(key);
-      boolean cutShort = total == max;
+    boolean cutShort = took.size() == max;
+    for (int i = 0; i < counts.length; i++) {
+      Lane lane = turn.get(i).lane();
+      @Nullable Took tail = tails[i];
       if (tail != null) {
         lanes.advance(lane, tail.runAtMicros(), tail.job().id());
       }
-      if (counts.getOrDefault(key, 0) < one.most() && !cutShort) {
+      if (counts[i] < turn.get(i).most() && !cutShort) {
         lanes.exhausted(lane);
       }
     }
@@ -351,22 +341,29 @@ public final class Claimer {
       throws SQLException {
     UUID token = UUID.randomUUID();
     long sentNanos = System.nanoTime();
+    List<Policy> known = turn.stream().map(t -> policies.of(t.lane().kind())).toList();
     try (PreparedStatement statement = connection.prepareStatement(CLAIM)) {
-      bindLanes(connection, statement, turn);
+      bindLanes(connection, statement, turn, known);
       statement.setInt(10, max);
       statement.setObject(11, token);
-      statement.setString(12, worker);
+      statement.setObject(12, token);
+      statement.setString(13, worker);
       var took = new ArrayList<Took>(max);
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
-          took.add(read(rows, token, sentNanos));
+          int n = rows.getInt(2) - 1;
+          took.add(read(rows, n, turn.get(n).lane(), known.get(n), token, sentNanos));
         }
       }
       return took;
     }
   }
 
-  private void bindLanes(Connection connection, PreparedStatement statement, List<Lanes.Turn> turn)
+  private static void bindLanes(
+      Connection connection,
+      PreparedStatement statement,
+      List<Lanes.Turn> turn,
+      List<Policy> policies)
       throws SQLException {
     int n = turn.size();
     var kindNames = new String[n];
@@ -378,18 +375,16 @@ public final class Claimer {
     var maxAttempts = new Integer[n];
     var leases = new Long[n];
     var most = new Integer[n];
-    Map<String, Policy> known = new HashMap<>();
     for (int i = 0; i < n; i++) {
       Lane lane = turn.get(i).lane();
-      Policy policy = known.computeIfAbsent(lane.kind(), policies::of);
       kindNames[i] = lane.kind();
       payloadVersions[i] = (short) lane.payloadVersion();
       tenants[i] = lane.tenant();
       priorities[i] = (short) lane.priority();
       lowMicros[i] = lane.lowMicros();
       lowIds[i] = lane.lowId();
-      maxAttempts[i] = policy.maxAttempts();
-      leases[i] = policy.lease().toMillis();
+      maxAttempts[i] = policies.get(i).maxAttempts();
+      leases[i] = policies.get(i).lease().toMillis();
       most[i] = turn.get(i).most();
     }
     statement.setArray(1, connection.createArrayOf("text", kindNames));
@@ -403,25 +398,31 @@ public final class Claimer {
     statement.setArray(9, connection.createArrayOf("int4", most));
   }
 
-  private static Took read(ResultSet row, UUID token, long sentNanos) throws SQLException {
-    var tags = row.getArray(10);
+  private static Took read(
+      ResultSet row, int turn, Lane lane, Policy policy, UUID token, long sentNanos)
+      throws SQLException {
+    int ownLimit = row.getInt(4);
+    int maxAttempts = row.wasNull() ? policy.maxAttempts() : ownLimit;
+    var tags = row.getArray(7);
+    long runAtMicros = row.getLong(9);
+    long leaseMillis = policy.lease().toMillis();
     var job =
         new Claimed(
             row.getLong(1),
-            row.getString(2),
-            row.getString(3),
-            row.getInt(4),
-            row.getInt(5),
-            row.getInt(6),
-            row.getBoolean(7),
+            lane.kind(),
+            lane.tenant(),
+            lane.priority(),
+            row.getInt(3),
+            maxAttempts,
+            row.getBoolean(5),
             token,
-            row.getString(8),
-            row.getInt(9),
+            row.getString(6),
+            lane.payloadVersion(),
             tags == null ? List.of() : List.of((String[]) tags.getArray()),
-            row.getString(11),
-            row.getLong(13),
-            row.getLong(14),
-            sentNanos + row.getLong(14) * 1_000_000);
-    return new Took(job, row.getLong(12));
+            row.getString(8),
+            row.getLong(10) - runAtMicros,
+            leaseMillis,
+            sentNanos + leaseMillis * 1_000_000);
+    return new Took(job, turn, runAtMicros);
   }
 }

@@ -40,7 +40,7 @@ final class Headroom {
    * not catch up. What was noted at a time to come was noted before the clock was set back: until
    * then nothing would be begun any more, so it counts for nothing.
    *
-   * <p>{@code jobs_running} has as many entries as jobs run, so reading it is cheap.
+   * <p>What runs is as many as there are slots, so reading it is cheap.
    */
   private static final String LEFT =
       """
@@ -52,7 +52,7 @@ final class Headroom {
       CROSS JOIN LATERAL (SELECT 1.25 + k.rate_per_second * 0.05 AS size) bucket
       LEFT JOIN waybill.rates r ON r.kind = k.kind AND r.at < clock.at + interval '1 second'
       LEFT JOIN (
-        SELECT j.kind, j.tenant, count(*) AS n FROM waybill.jobs j WHERE j.state = 'running' AND j.kind = ANY (?) GROUP BY j.kind, j.tenant
+        SELECT j.kind, j.tenant, count(*) AS n FROM waybill.running j WHERE j.kind = ANY (?) GROUP BY j.kind, j.tenant
       ) busy ON busy.kind = k.kind
       WHERE k.kind = ANY (?)
       """;

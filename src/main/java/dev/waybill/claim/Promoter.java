@@ -18,24 +18,24 @@ public final class Promoter {
    * far it got, the third when the next is due, so that it is promoted on time and not at the next
    * poll.
    *
-   * <p>Plan hazard: both parts walk {@code jobs_scheduled} from a bound, which needs the literal
-   * {@code state = 'scheduled'}. The bound is a hint, as that of a lane: while a snapshot is held
-   * the entries of promoted jobs stay, and each round would walk them all again.
+   * <p>Plan hazard: both parts walk {@code jobs_scheduled} from a bound, which needs {@code NOT
+   * due}. The bound is a hint, as that of a lane: while a snapshot is held the entries of promoted
+   * jobs stay, and each round would walk them all again.
    */
   private static final String PROMOTE =
       """
       WITH due AS MATERIALIZED (
-        SELECT id FROM waybill.jobs WHERE state = 'scheduled' AND run_at <= now()
+        SELECT id FROM waybill.jobs WHERE NOT due AND run_at <= now()
           AND run_at >= 'epoch'::timestamptz + ?::bigint * interval '1 microsecond'
         ORDER BY run_at LIMIT ? FOR NO KEY UPDATE SKIP LOCKED
       ), promoted AS (
-        UPDATE waybill.jobs j SET state = 'ready' FROM due WHERE j.id = ANY (ARRAY(SELECT id FROM due)) AND j.id = due.id RETURNING j.kind, j.run_at
+        UPDATE waybill.jobs j SET due = true, state = 'ready' FROM due WHERE j.id = ANY (ARRAY(SELECT id FROM due)) AND j.id = due.id RETURNING j.kind, j.run_at
       ), counted AS (
         INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'scheduled', -count(*) FROM promoted GROUP BY kind
       )
       SELECT (SELECT count(*) FROM promoted), (SELECT (extract(epoch FROM max(run_at)) * 1000000)::bigint FROM promoted),
         (SELECT ceil(extract(epoch FROM run_at - now()) * 1000)::bigint FROM waybill.jobs
-          WHERE state = 'scheduled' AND run_at > now() ORDER BY run_at LIMIT 1)
+          WHERE NOT due AND run_at > now() ORDER BY run_at LIMIT 1)
       """;
 
   private static final int PAGE = 1_000;

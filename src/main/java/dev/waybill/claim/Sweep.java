@@ -23,8 +23,8 @@ final class Sweep {
    *
    * <p>Plan hazard: as {@code SELECT DISTINCT} this reads every ready row. The recursion makes the
    * planner descend once a lane, and the bound on the version ends it before the lanes that this
-   * build cannot read; it needs nestloop over {@code jobs_ready}, whose predicate is the literal
-   * {@code state = 'ready'}.
+   * build cannot read; it needs nestloop over {@code jobs_due}, whose predicate is {@code due}.
+   * Running jobs are in that index too, and are passed by.
    */
   private static final String SWEEP =
       """
@@ -32,14 +32,14 @@ final class Sweep {
         SELECT asked.newest, head.* FROM unnest(?::text[], ?::smallint[], ?::smallint[], ?::text[], ?::smallint[])
           AS asked(kind, newest, payload_version, tenant, priority) CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
+          WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
             AND (j.payload_version, j.tenant, j.priority) > (asked.payload_version, asked.tenant, asked.priority)
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
         SELECT lane.newest, next.* FROM lane CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version <= lane.newest
+          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.payload_version <= lane.newest
             AND (j.payload_version, j.tenant, j.priority) > (lane.payload_version, lane.tenant, lane.priority)
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) next
@@ -59,26 +59,26 @@ final class Sweep {
         SELECT asked.kind, asked.newest, head.payload_version
         FROM unnest(?::text[], ?::smallint[]) AS asked(kind, newest) CROSS JOIN LATERAL (
           SELECT j.payload_version FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
+          WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
         SELECT version.kind, version.newest, next.payload_version FROM version CROSS JOIN LATERAL (
           SELECT j.payload_version FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = version.kind AND j.payload_version > version.payload_version
+          WHERE j.due AND j.state = 'ready' AND j.kind = version.kind AND j.payload_version > version.payload_version
             AND j.payload_version <= version.newest
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) next
       ), lane AS (
         SELECT head.* FROM version CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = version.kind AND j.payload_version = version.payload_version AND j.tenant = ?
+          WHERE j.due AND j.state = 'ready' AND j.kind = version.kind AND j.payload_version = version.payload_version AND j.tenant = ?
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
         SELECT next.* FROM lane CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
+          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
             AND j.priority > lane.priority
           ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
         ) next

@@ -19,18 +19,18 @@ final class Lag {
       FROM waybill.figures() f LEFT JOIN waybill.kinds k ON k.kind = f.kind ORDER BY f.kind
       """;
 
-  /** Reads the index of the running jobs whole: as many as there are slots. */
+  /** As many as there are slots. */
   private static final String ORPHANS =
       """
       SELECT count(*), coalesce(max(extract(epoch FROM now() - j.lease_until)), 0)
-      FROM waybill.jobs j WHERE j.state = 'running' AND j.lease_until < now() - interval '30 seconds'
+      FROM waybill.running j WHERE j.lease_until < now() - interval '30 seconds'
       """;
 
   /** The head of its index. */
   private static final String NOT_PROMOTED =
       """
       SELECT coalesce((SELECT extract(epoch FROM now() - j.run_at) FROM waybill.jobs j
-        WHERE j.state = 'scheduled' ORDER BY j.run_at LIMIT 1), 0)
+        WHERE NOT j.due ORDER BY j.run_at LIMIT 1), 0)
       """;
 
   private static final double UNCLAIMED_SECONDS = 10;

@@ -37,29 +37,29 @@ final class Handing {
 
   /**
    * Which of these have anything ready, for all polls in one statement; a tenant of null stands for
-   * any. Plan hazard: one index descent a kind, by the literal {@code state = 'ready'}; as {@code
-   * EXISTS} a plan made on the empty table reads every ready row of all kinds. The tenant stands
-   * behind the version in the index, so for a tenant it goes from version to version.
+   * any. Plan hazard: one index descent a kind, by {@code due}; as {@code EXISTS} a plan made on
+   * the empty table reads every ready row of all kinds. The tenant stands behind the version in the
+   * index, so for a tenant it goes from version to version.
    */
   private static final String READY =
       """
       SELECT asked.n FROM unnest(?::text[], ?::text[]) WITH ORDINALITY AS asked(kind, tenant, n) CROSS JOIN LATERAL (
         (SELECT FROM waybill.jobs j
-          WHERE asked.tenant IS NULL AND j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now() LIMIT 1)
+          WHERE asked.tenant IS NULL AND j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now() LIMIT 1)
         UNION ALL
         (WITH RECURSIVE version AS (
           (SELECT j.payload_version FROM waybill.jobs j
-            WHERE asked.tenant IS NOT NULL AND j.state = 'ready' AND j.kind = asked.kind
+            WHERE asked.tenant IS NOT NULL AND j.due AND j.state = 'ready' AND j.kind = asked.kind
             ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
           UNION ALL
           SELECT next.payload_version FROM version CROSS JOIN LATERAL (
             SELECT j.payload_version FROM waybill.jobs j
-            WHERE j.state = 'ready' AND j.kind = asked.kind AND j.payload_version > version.payload_version
+            WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.payload_version > version.payload_version
             ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
           ) next
         )
         SELECT FROM version CROSS JOIN LATERAL (
-          SELECT FROM waybill.jobs j WHERE j.state = 'ready' AND j.kind = asked.kind
+          SELECT FROM waybill.jobs j WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind
             AND j.payload_version = version.payload_version AND j.tenant = asked.tenant AND j.run_at <= now() LIMIT 1
         ) theirs LIMIT 1)
       ) one
@@ -72,13 +72,18 @@ final class Handing {
    */
   private static final String HAND =
       """
-      UPDATE waybill.jobs j
-      SET token = s.token, worker = s.worker,
-        lease_until = least(now() + s.lease_ms * interval '1 millisecond', j.started_at + s.timeout_ms * interval '1 millisecond')
-      FROM unnest(?::bigint[], ?::uuid[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[])
-        AS s(id, old_token, token, worker, lease_ms, timeout_ms)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.old_token
-      RETURNING j.id, j.lease_until
+      WITH handed AS (
+        UPDATE waybill.jobs j
+        SET token = s.token, worker = s.worker,
+          lease_until = least(now() + s.lease_ms * interval '1 millisecond', j.started_at + s.timeout_ms * interval '1 millisecond')
+        FROM unnest(?::bigint[], ?::uuid[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[])
+          AS s(id, old_token, token, worker, lease_ms, timeout_ms)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.old_token
+        RETURNING j.id, j.lease_until, j.token
+      ), noted AS (
+        INSERT INTO waybill.claims (token, ids) SELECT token, ARRAY[id] FROM handed
+      )
+      SELECT id, lease_until FROM handed
       """;
 
   private final Database database;

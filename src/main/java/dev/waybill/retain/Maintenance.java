@@ -23,6 +23,8 @@ public final class Maintenance {
   /** As for a claim loop. A statement of a beat ends within its limits. */
   private static final Duration WEDGED_AFTER = Duration.ofSeconds(30);
 
+  private static final int STRAY_REST_TIMES = 500;
+
   private final Reaper reaper;
   private final Partitions partitions;
   private final TallyFolder tally;
@@ -30,6 +32,10 @@ public final class Maintenance {
   private final Vacuum vacuum;
   private final RetainEvents events;
   private volatile boolean on;
+
+  /** When strays are looked for again. */
+  private volatile long strayNanos = System.nanoTime();
+
   private final Beat beat = new Beat(LOG, Logger.Level.ERROR, "maintenance failed, trying again");
 
   @Inject
@@ -81,6 +87,23 @@ public final class Maintenance {
     } finally {
       reaper.turned();
     }
+  }
+
+  /** Reads all jobs, so it rests long after it took long. */
+  @Scheduled(every = "1m", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
+  void findStrays() {
+    long begin = System.nanoTime();
+    if (begin - strayNanos < 0) {
+      return;
+    }
+    beat(() -> {
+      int found = reaper.findStrays();
+      if (found > 0) {
+        LOG.errorf("running jobs were in no claim, the reaper sees them again claims=%d", found);
+      }
+    });
+    long end = System.nanoTime();
+    strayNanos = end + STRAY_REST_TIMES * (end - begin);
   }
 
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)

@@ -1,5 +1,6 @@
 package dev.waybill.retain;
 
+import dev.waybill.claim.Claims;
 import dev.waybill.db.Database;
 import dev.waybill.db.SqlState;
 import dev.waybill.job.Policy;
@@ -36,16 +37,20 @@ public final class Reaper {
    * <p>The crash is counted apart from failures, and the attempt stays used: a job that kills its
    * process must end at its limit.
    *
-   * <p>Plan hazard: {@code jobs_running} has as many entries as there are slots, so reading it
-   * whole is cheap; {@code lease_until} is in no index because every heartbeat changes it.
+   * <p>The claims are read whole: they name as many jobs as there are slots. {@code lease_until} is
+   * in no index because every heartbeat changes it. Plan hazard: the lock keeps the look into jobs
+   * inside of the loop over the claims.
    */
   private static final String GIVE_BACK =
       """
       WITH lost AS MATERIALIZED (
-        SELECT j.id FROM waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
-        WHERE j.state = 'running' AND j.lease_until < now() AND j.attempt < coalesce(j.max_attempts, k.max_attempts, ?)
-          AND (?::bigint IS NULL OR j.id = ?)
-        LIMIT ? FOR NO KEY UPDATE OF j SKIP LOCKED
+        SELECT held.id FROM waybill.claims c CROSS JOIN LATERAL (
+          SELECT j.id FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token AND j.state = 'running' AND j.lease_until < now()
+            AND j.attempt < coalesce(j.max_attempts, (SELECT k.max_attempts FROM waybill.kinds k WHERE k.kind = j.kind), ?)
+            AND (?::bigint IS NULL OR j.id = ?)
+          FOR NO KEY UPDATE SKIP LOCKED
+        ) held
+        LIMIT ?
       ), back AS (
         UPDATE waybill.jobs j
         SET state = 'ready', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL,
@@ -62,10 +67,13 @@ public final class Reaper {
   private static final String BURY =
       """
       WITH lost AS MATERIALIZED (
-        SELECT j.id FROM waybill.jobs j LEFT JOIN waybill.kinds k ON k.kind = j.kind
-        WHERE j.state = 'running' AND j.lease_until < now() AND j.attempt >= coalesce(j.max_attempts, k.max_attempts, ?)
-          AND (?::bigint IS NULL OR j.id = ?)
-        LIMIT ? FOR UPDATE OF j SKIP LOCKED
+        SELECT held.id FROM waybill.claims c CROSS JOIN LATERAL (
+          SELECT j.id FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token AND j.state = 'running' AND j.lease_until < now()
+            AND j.attempt >= coalesce(j.max_attempts, (SELECT k.max_attempts FROM waybill.kinds k WHERE k.kind = j.kind), ?)
+            AND (?::bigint IS NULL OR j.id = ?)
+          FOR UPDATE SKIP LOCKED
+        ) held
+        LIMIT ?
       ), gone AS (
         DELETE FROM waybill.jobs j USING lost
         WHERE j.id = ANY (ARRAY(SELECT id FROM lost)) AND j.id = lost.id RETURNING j.*
@@ -85,7 +93,7 @@ public final class Reaper {
   /** For a page that failed. */
   private static final String OVERDUE =
       """
-      SELECT j.id FROM waybill.jobs j WHERE j.state = 'running' AND j.lease_until < now() LIMIT ?
+      SELECT j.id FROM waybill.running j WHERE j.lease_until < now() LIMIT ?
       """;
 
   private static final int PAGE = 500;
@@ -154,6 +162,8 @@ public final class Reaper {
       }
       reapOneByOne(reaped);
     }
+    turned();
+    int _ = database.run(c -> Claims.forget(c));
     return reaped;
   }
 
@@ -196,6 +206,11 @@ public final class Reaper {
     Map<String, Long> some = database.run(c -> reap(c, statement, only, most));
     some.forEach((kind, n) -> reaped.merge(kind, n, Long::sum));
     return some.values().stream().mapToLong(Long::longValue).sum();
+  }
+
+  /** Running jobs that nobody would find: see {@link Claims#findStrays}. */
+  public int findStrays() throws SQLException {
+    return database.run(Claims::findStrays);
   }
 
   void turned() {

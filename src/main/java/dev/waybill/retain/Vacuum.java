@@ -28,6 +28,8 @@ public final class Vacuum {
       SELECT 'waybill.jobs' WHERE pg_stat_get_dead_tuples('waybill.jobs'::regclass) >= ? AND pg_total_relation_size('waybill.jobs') < 1000000000
       UNION ALL
       SELECT 'waybill.tally' WHERE pg_stat_get_dead_tuples('waybill.tally'::regclass) >= ?
+      UNION ALL
+      SELECT 'waybill.claims' WHERE pg_stat_get_dead_tuples('waybill.claims'::regclass) >= ?
       """;
 
   /**
@@ -38,7 +40,7 @@ public final class Vacuum {
   private static final String JOBS =
       "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on, PARALLEL 0) waybill.jobs";
 
-  private static final String TALLY = "VACUUM (SKIP_LOCKED, TRUNCATE false) waybill.tally";
+  private static final String SMALL = "VACUUM (SKIP_LOCKED, TRUNCATE false) ";
 
   /** However large the tables are, this takes a twentieth of the time of one connection. */
   private static final int REST_TIMES = 20;
@@ -91,6 +93,7 @@ public final class Vacuum {
     try (PreparedStatement statement = connection.prepareStatement(DEAD)) {
       statement.setLong(1, bound);
       statement.setLong(2, bound);
+      statement.setLong(3, bound);
       var tables = new ArrayList<String>();
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
@@ -104,7 +107,7 @@ public final class Vacuum {
   private static int vacuum(Connection connection, List<String> tables) throws SQLException {
     try (Statement statement = connection.createStatement()) {
       for (String table : tables) {
-        boolean _ = statement.execute(table.equals("waybill.jobs") ? JOBS : TALLY);
+        boolean _ = statement.execute(table.equals("waybill.jobs") ? JOBS : SMALL + table);
       }
       return tables.size();
     }

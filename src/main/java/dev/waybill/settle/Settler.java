@@ -1,5 +1,6 @@
 package dev.waybill.settle;
 
+import dev.waybill.claim.Claims;
 import dev.waybill.db.Database;
 import dev.waybill.db.SqlState;
 import dev.waybill.job.Claimed;
@@ -160,11 +161,15 @@ public final class Settler {
    */
   public Set<Long> settleIn(Connection connection, List<Ended> ended) throws SQLException {
     try {
-      return statements.write(
-          connection,
-          ended.stream()
-              .map(e -> prepare(e.job(), e.outcome(), e.job()::leaseEndNanos, _ -> {}))
-              .toList());
+      Set<Long> settled =
+          statements.write(
+              connection,
+              ended.stream()
+                  .map(e -> prepare(e.job(), e.outcome(), e.job()::leaseEndNanos, _ -> {}))
+                  .toList());
+      int _ =
+          Claims.forget(connection, ended.stream().map(e -> e.job().token()).distinct().toList());
+      return settled;
     } catch (SQLException failure) {
       if (SqlState.of(failure) == SqlState.NO_PARTITION) {
         writer.makePartitions(failure);

@@ -4,27 +4,31 @@ import dev.waybill.job.Backoff;
 import dev.waybill.job.Outcome;
 import dev.waybill.job.Policy;
 import dev.waybill.policy.Policies;
+import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.function.Function;
+import java.util.function.IntFunction;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
  * The statements that end attempts, one for each kind of outcome, each for a whole batch. All are
  * fenced alike: {@code id} and {@code token} must match, and only a running job has a token, so a
- * stale holder changes no row. Each answers the ids it changed.
+ * stale holder changes no row. Each answers the ids it changed. The jobs of one claim have one
+ * token, so each is sent once, and {@code held} says which of them is a job's.
  *
  * <p>Plan hazard: {@code id = ANY (ids)} beside the join keeps every plan on the primary key; the
- * join alone, planned while the table was empty, reads all of it. {@code state = 'running'} in the
- * condition would invite a walk over the index of all running jobs.
+ * join alone, planned while the table was empty, reads all of it.
  */
 final class Statements {
 
@@ -35,8 +39,8 @@ final class Statements {
   private static final String DONE =
       """
       WITH gone AS (
-        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[], ?::jsonb[]) AS s(id, token, result)
-        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::int[], ?::jsonb[]) AS s(id, held, result)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held]
         RETURNING j.*, s.result
       ), ended AS (
         INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
@@ -45,18 +49,20 @@ final class Statements {
           payload_version, 'done', kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, attempts, result
         FROM gone
         RETURNING id, kind
+      ), told AS MATERIALIZED (
+        SELECT kind, array_agg(id) AS ids FROM ended GROUP BY kind
       ), counted AS (
-        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'done', count(*) FROM ended GROUP BY kind
+        INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'done', cardinality(ids) FROM told
       )
-      SELECT id FROM ended
+      SELECT ids FROM told
       """;
 
   /** For kinds that keep nothing (retention 0): the job leaves no trace but a count. */
   private static final String DONE_AND_GONE =
       """
       WITH gone AS (
-        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[]) AS s(id, token)
-        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::int[]) AS s(id, held)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held]
         RETURNING j.id, j.kind
       ), counted AS (
         INSERT INTO waybill.tally (kind, what, n)
@@ -75,13 +81,13 @@ final class Statements {
       """
       WITH ended AS (
         UPDATE waybill.jobs j
-        SET state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
+        SET due = false, state = 'scheduled', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, last_error = s.error,
           run_at = now() + interval '1 millisecond' * coalesce(s.asked_ms,
             least(s.cap_ms, s.base_ms * power(s.factor, least(j.attempt - 1, 100))) * CASE WHEN s.jitter THEN random() ELSE 1 END),
           attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'retry', s.error)
-        FROM unnest(?::bigint[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
-          AS s(id, token, error, asked_ms, base_ms, factor, cap_ms, jitter)
-        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        FROM unnest(?::bigint[], ?::int[], ?::text[], ?::bigint[], ?::bigint[], ?::float8[], ?::bigint[], ?::boolean[])
+          AS s(id, held, error, asked_ms, base_ms, factor, cap_ms, jitter)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held]
         RETURNING j.id, j.kind
       ), counted AS (
         INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'retried', count(*) FROM ended GROUP BY kind
@@ -97,13 +103,13 @@ final class Statements {
       """
       WITH ended AS (
         UPDATE waybill.jobs j
-        SET state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
+        SET due = s.delay_ms <= 0, state = CASE WHEN s.delay_ms > 0 THEN 'scheduled' ELSE 'ready' END,
           run_at = CASE WHEN s.delay_ms > 0 THEN now() + s.delay_ms * interval '1 millisecond' ELSE j.run_at END,
           token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL, attempt = j.attempt - s.given_back,
           attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, s.word, NULL)
-        FROM unnest(?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::int[])
-          AS s(id, token, delay_ms, word, given_back)
-        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        FROM unnest(?::bigint[], ?::int[], ?::bigint[], ?::text[], ?::int[])
+          AS s(id, held, delay_ms, word, given_back)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held]
         RETURNING j.id, j.kind, j.state
       ), counted AS (
         INSERT INTO waybill.tally (kind, what, n)
@@ -117,8 +123,8 @@ final class Statements {
   private static final String DEAD =
       """
       WITH gone AS (
-        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::uuid[], ?::text[]) AS s(id, token, error)
-        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+        DELETE FROM waybill.jobs j USING unnest(?::bigint[], ?::int[], ?::text[]) AS s(id, held, error)
+        WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held]
         RETURNING j.*, s.error
       )
       INSERT INTO waybill.jobs_dead (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
@@ -136,14 +142,14 @@ final class Statements {
   /** Which of these can be settled without waiting for anybody's lock; locks them. */
   private static final String LOCK =
       """
-      SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::uuid[]) AS s(id, token)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token FOR UPDATE OF j SKIP LOCKED
+      SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::int[]) AS s(id, held)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held] FOR UPDATE OF j SKIP LOCKED
       """;
 
   private static final String OURS =
       """
-      SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::uuid[]) AS s(id, token)
-      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.token
+      SELECT j.id FROM waybill.jobs j, unnest(?::bigint[], ?::int[]) AS s(id, held)
+      WHERE j.id = ANY (?) AND j.id = s.id AND j.token = (?::uuid[])[s.held]
       """;
 
   /**
@@ -213,9 +219,10 @@ final class Statements {
             .collect(Collectors.toSet());
     var ended = new HashMap<Long, Settled>();
     try (PreparedStatement statement = connection.prepareStatement(ENDED)) {
-      bind(connection, statement, 1, gone, ID);
-      bind(connection, statement, 2, gone, new Column("int4", s -> s.job().attempt()));
-      bind(connection, statement, 3, gone, ID);
+      Array ids = ID.of(connection, gone);
+      statement.setArray(1, ids);
+      statement.setArray(2, ints(s -> s.job().attempt()).of(connection, gone));
+      statement.setArray(3, ids);
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
           long id = rows.getLong(1);
@@ -244,9 +251,16 @@ final class Statements {
     return batch.stream().filter(which::apply).toList();
   }
 
+  /** Mostly nobody has a result: then none is sent, and the shorter array counts as NULLs. */
   private static void done(Connection connection, List<Settlement> batch, Set<Long> settled)
       throws SQLException {
-    execute(connection, DONE, batch, settled, new Column("jsonb", Settlement::resultJson));
+    boolean results = batch.stream().anyMatch(s -> s.resultJson() != null);
+    execute(
+        connection,
+        DONE,
+        batch,
+        rows -> settled.addAll(List.of((Long[]) rows.getArray(1).getArray())),
+        results ? RESULT : NO_RESULT);
   }
 
   private static void doneAndGone(Connection connection, List<Settlement> batch, Set<Long> settled)
@@ -261,17 +275,15 @@ final class Statements {
         RETRY,
         batch,
         settled,
-        new Column("text", s -> retryOf(s).reason()),
-        new Column(
-            "int8",
-            s -> {
-              var delay = retryOf(s).delay();
-              return delay == null ? null : Math.max(0, delay.toMillis());
-            }),
-        new Column("int8", s -> backoffOf(s).base().toMillis()),
-        new Column("float8", s -> backoffOf(s).factor()),
-        new Column("int8", s -> backoffOf(s).cap().toMillis()),
-        new Column("bool", s -> backoffOf(s).jitter()));
+        texts(s -> retryOf(s).reason()),
+        longs(s -> {
+          var delay = retryOf(s).delay();
+          return delay == null ? null : Math.max(0, delay.toMillis());
+        }),
+        longs(s -> backoffOf(s).base().toMillis()),
+        new Column("float8", Double[]::new, s -> backoffOf(s).factor()),
+        longs(s -> backoffOf(s).cap().toMillis()),
+        new Column("bool", Boolean[]::new, s -> backoffOf(s).jitter()));
   }
 
   private static void giveBack(Connection connection, List<Settlement> batch, Set<Long> settled)
@@ -281,14 +293,10 @@ final class Statements {
         GIVE_BACK,
         batch,
         settled,
-        new Column(
-            "int8",
-            s ->
-                s.outcome() instanceof Outcome.Snooze(var delay)
-                    ? Math.max(0, delay.toMillis())
-                    : 0L),
-        new Column("text", s -> s.outcome().word()),
-        new Column("int4", s -> s.job().exhausted() ? 0 : 1));
+        longs(s ->
+            s.outcome() instanceof Outcome.Snooze(var delay) ? Math.max(0, delay.toMillis()) : 0L),
+        texts(s -> s.outcome().word()),
+        ints(s -> s.job().exhausted() ? 0 : 1));
   }
 
   private static void dead(Connection connection, List<Settlement> batch, Set<Long> settled)
@@ -298,7 +306,7 @@ final class Statements {
         DEAD,
         batch,
         settled,
-        new Column("text", s -> s.outcome() instanceof Outcome.Dead(var reason) ? reason : ""));
+        texts(s -> s.outcome() instanceof Outcome.Dead(var reason) ? reason : ""));
   }
 
   private static Outcome.Retry retryOf(Settlement s) {
@@ -310,44 +318,74 @@ final class Statements {
     return policy.backoff();
   }
 
-  /** One array parameter: a value for each settlement of the batch. */
-  private record Column(String type, Function<Settlement, @Nullable Object> value) {}
+  /**
+   * One array parameter: a value for each settlement of the batch.
+   *
+   * @param array of the type that the driver sends in binary form; of objects it makes text
+   */
+  private record Column(
+      String type,
+      IntFunction<@Nullable Object[]> array,
+      Function<Settlement, @Nullable Object> value) {
 
-  private static final Column ID = new Column("int8", s -> s.job().id());
-  private static final Column TOKEN = new Column("uuid", s -> s.job().token());
+    Array of(Connection connection, List<Settlement> batch) throws SQLException {
+      @Nullable Object[] values = array.apply(batch.size());
+      for (int i = 0; i < values.length; i++) {
+        values[i] = value.apply(batch.get(i));
+      }
+      return connection.createArrayOf(type, values);
+    }
+  }
+
+  private static Column longs(Function<Settlement, @Nullable Object> value) {
+    return new Column("int8", Long[]::new, value);
+  }
+
+  private static Column ints(Function<Settlement, @Nullable Object> value) {
+    return new Column("int4", Integer[]::new, value);
+  }
+
+  private static Column texts(Function<Settlement, @Nullable Object> value) {
+    return new Column("text", String[]::new, value);
+  }
+
+  private static final Column ID = longs(s -> s.job().id());
+  private static final Column RESULT = new Column("jsonb", String[]::new, Settlement::resultJson);
+  private static final Column NO_RESULT = new Column("jsonb", _ -> new String[0], _ -> null);
+
+  private interface Answer {
+    void take(ResultSet row) throws SQLException;
+  }
 
   private static void execute(
       Connection connection, String sql, List<Settlement> batch, Set<Long> settled, Column... more)
       throws SQLException {
+    execute(connection, sql, batch, row -> settled.add(row.getLong(1)), more);
+  }
+
+  private static void execute(
+      Connection connection, String sql, List<Settlement> batch, Answer answer, Column... more)
+      throws SQLException {
     if (batch.isEmpty()) {
       return;
     }
+    var tokens = new LinkedHashMap<UUID, Integer>();
+    Column held = ints(s -> tokens.computeIfAbsent(s.job().token(), _ -> tokens.size() + 1));
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
-      bind(connection, statement, 1, batch, ID);
-      bind(connection, statement, 2, batch, TOKEN);
+      Array ids = ID.of(connection, batch);
+      statement.setArray(1, ids);
+      statement.setArray(2, held.of(connection, batch));
       for (int i = 0; i < more.length; i++) {
-        bind(connection, statement, 3 + i, batch, more[i]);
+        statement.setArray(3 + i, more[i].of(connection, batch));
       }
-      bind(connection, statement, 3 + more.length, batch, ID);
+      statement.setArray(3 + more.length, ids);
+      statement.setArray(
+          4 + more.length, connection.createArrayOf("uuid", tokens.keySet().toArray()));
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
-          settled.add(rows.getLong(1));
+          answer.take(rows);
         }
       }
     }
-  }
-
-  private static void bind(
-      Connection connection,
-      PreparedStatement statement,
-      int index,
-      List<Settlement> batch,
-      Column column)
-      throws SQLException {
-    var values = new @Nullable Object[batch.size()];
-    for (int i = 0; i < values.length; i++) {
-      values[i] = column.value().apply(batch.get(i));
-    }
-    statement.setArray(index, connection.createArrayOf(column.type(), values));
   }
 }

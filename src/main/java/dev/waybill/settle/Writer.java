@@ -17,6 +17,7 @@ final class Writer {
   private final Database database;
   private final Statements statements;
   private final BiConsumer<Settlement, Settled> tell;
+  private final SettledClaims claims = new SettledClaims();
 
   Writer(Database database, Statements statements, BiConsumer<Settlement, Settled> tell) {
     this.database = database;
@@ -25,7 +26,12 @@ final class Writer {
   }
 
   void write(List<Settlement> batch) throws SQLException {
-    Map<Long, Settled> how = database.transaction(c -> writeIn(c, batch, false));
+    Map<Long, Settled> how =
+        database.transaction(c -> {
+          claims.forget(c);
+          return writeIn(c, batch, false);
+        });
+    claims.touched(batch);
     batch.forEach(s -> tell.accept(s, how.getOrDefault(s.job().id(), Settled.LOST)));
   }
 

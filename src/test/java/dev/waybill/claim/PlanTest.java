@@ -11,6 +11,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -75,10 +76,10 @@ class PlanTest {
   }
 
   private static final String[][] STATEMENTS = {
-    {"dev.waybill.claim.Claimer", "CLAIM", "jobs_ready"},
-    {"dev.waybill.claim.Sweep", "SWEEP", "jobs_ready"},
-    {"dev.waybill.claim.Sweep", "SWEEP_OF_TENANT", "jobs_ready"},
-    {"dev.waybill.pull.Handing", "READY", "jobs_ready"},
+    {"dev.waybill.claim.Claimer", "CLAIM", "jobs_due"},
+    {"dev.waybill.claim.Sweep", "SWEEP", "jobs_due"},
+    {"dev.waybill.claim.Sweep", "SWEEP_OF_TENANT", "jobs_due"},
+    {"dev.waybill.pull.Handing", "READY", "jobs_due"},
     {"dev.waybill.claim.Leases", "EXTEND", "jobs_pkey"},
     {"dev.waybill.claim.Leases", "OURS", "jobs_pkey"},
     {"dev.waybill.claim.Promoter", "PROMOTE", "jobs_scheduled"},
@@ -88,8 +89,12 @@ class PlanTest {
     {"dev.waybill.settle.Statements", "GIVE_BACK", "jobs_pkey"},
     {"dev.waybill.settle.Statements", "DEAD", "jobs_pkey"},
     {"dev.waybill.settle.Statements", "ENDED", "jobs_done"},
-    {"dev.waybill.retain.Reaper", "GIVE_BACK", "jobs_running"},
-    {"dev.waybill.retain.Reaper", "BURY", "jobs_running"},
+    {"dev.waybill.retain.Reaper", "GIVE_BACK", "jobs_pkey"},
+    {"dev.waybill.retain.Reaper", "BURY", "jobs_pkey"},
+    {"dev.waybill.retain.Reaper", "OVERDUE", "jobs_pkey"},
+    {"dev.waybill.claim.Headroom", "LEFT", "jobs_pkey"},
+    {"dev.waybill.claim.Claims", "FORGET_THESE", "jobs_pkey"},
+    {"dev.waybill.claim.Claims", "FORGET_ALL", "jobs_pkey"},
   };
 
   @Test
@@ -107,12 +112,10 @@ class PlanTest {
     var whole = new ArrayList<String>();
     for (int i = 0; i < lines.length; i++) {
       boolean unbounded = i + 1 == lines.length || !lines[i + 1].contains("Index Cond");
-      // The indexes of running and of scheduled jobs hold what is asked for and no more, or are
-      // read from their head.
+      // The index of scheduled jobs holds what is asked for and no more, or is read from its head.
       if (lines[i].contains("Index")
           && lines[i].contains(" on jobs ")
           && unbounded
-          && !lines[i].contains("jobs_running")
           && !lines[i].contains("jobs_scheduled")) {
         whole.add(lines[i].strip());
       }
@@ -129,9 +132,12 @@ class PlanTest {
     }
     try (Statement statement = connection.createStatement()) {
       statement.execute("PREPARE asked AS " + numbered);
-      String nulls = "NULL" + ", NULL".repeat(parameters - 1);
+      String nulls =
+          parameters == 0
+              ? ""
+              : "(" + String.join(", ", Collections.nCopies(parameters, "NULL")) + ")";
       var plan = new StringBuilder();
-      try (var rows = statement.executeQuery("EXPLAIN EXECUTE asked(" + nulls + ")")) {
+      try (var rows = statement.executeQuery("EXPLAIN EXECUTE asked" + nulls)) {
         while (rows.next()) {
           plan.append(rows.getString(1)).append('\n');
         }

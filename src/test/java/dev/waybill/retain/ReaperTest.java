@@ -133,6 +133,7 @@ class ReaperTest {
         UPDATE waybill.jobs SET state = 'running', token = gen_random_uuid(), worker = 'w', started_at = now(),
           lease_until = now() - interval '1 s', attempt = CASE WHEN id % 2 = 0 THEN 1 ELSE 10 END
         """);
+    DB.noteClaims();
     assertEquals(Map.of("k", 1_700L), reaper.reap());
     assertEquals(850, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'ready'"));
     assertEquals(850, DB.number("SELECT count(*) FROM waybill.jobs_dead"));
@@ -277,6 +278,7 @@ class ReaperTest {
         UPDATE waybill.jobs SET state = 'running', token = gen_random_uuid(), worker = 'w', started_at = now(),
           lease_until = now() - interval '1 s', attempt = 1
         """);
+    DB.noteClaims();
     var reapers =
         List.of(1, 2, 3, 4).stream()
             .map(_ -> CompletableFuture.supplyAsync(this::reapAll))

@@ -194,7 +194,7 @@ class RetainTest {
   @Test
   void the_audit_finds_a_move_that_nobody_counted() throws SQLException {
     DB.execute("SELECT waybill.enqueue('k', run_at => now() + interval '1 hour')");
-    DB.execute("UPDATE waybill.jobs SET state = 'ready'");
+    DB.execute("UPDATE waybill.jobs SET state = 'ready', due = true");
     assertEquals(
         List.of("2: figures as counted, kind k"),
         DB.column("SELECT guarantee FROM waybill.audit() WHERE NOT ok"));
@@ -268,5 +268,19 @@ class RetainTest {
         UPDATE waybill.jobs SET state = 'ready', token = gen_random_uuid(), worker = 'w', lease_until = now()
         """);
     assertEquals(List.of("5"), new HashSet<>(findings()).stream().toList());
+  }
+
+  @Test
+  void the_audit_finds_a_running_job_that_no_claim_names_and_a_state_that_due_denies()
+      throws SQLException {
+    Claimed job = jobs.running("k");
+    DB.execute("DELETE FROM waybill.claims");
+    assertEquals(List.of("5"), findings());
+    DB.noteClaims();
+    assertEquals(List.of(), findings());
+    assertTrue(jobs.settle(job, Outcome.done()));
+    DB.enqueue("k");
+    DB.execute("UPDATE waybill.jobs SET due = false");
+    assertEquals(List.of("2"), findings());
   }
 }

@@ -560,6 +560,7 @@ class PoolsTest {
       // Somebody else's reaper and claim, in one: another token.
       DB.execute(
           "UPDATE waybill.jobs SET token = gen_random_uuid(), worker = 'other', attempt = 2, lease_until = now() + interval '1 hour'");
+      DB.noteClaims();
       await().until(() -> said.contains("interrupted, cancelled=true"));
       await().until(() -> house.heard("settled " + id + " retry LOST"));
       assertEquals(1, house.heard.lines.stream().filter(("lost " + id)::equals).count());
