@@ -215,4 +215,43 @@ class EnqueueTest {
       producer.setAutoCommit(true);
     }
   }
+
+  @Test
+  void a_kind_that_is_refused_leaves_nothing_whether_or_not_kinds_are_known() throws SQLException {
+    for (String kind :
+        List.of("K", "-a", "a b", "1", "\u00fc", "", "x".repeat(65), "x".repeat(400))) {
+      var refused =
+          assertThrows(
+              SQLException.class, () -> DB.text("SELECT waybill.enqueue(?)", kind), () -> kind);
+      assertEquals("22023", refused.getSQLState(), kind);
+      assertTrue(refused.toString().contains("kind is missing or not valid"), kind);
+    }
+    assertTrue(
+        DB.is(
+            "SELECT NOT EXISTS (SELECT FROM waybill.jobs) AND NOT EXISTS (SELECT FROM waybill.tally)"));
+    assertThrows(
+        SQLException.class, () -> DB.execute("INSERT INTO waybill.waiting VALUES ('K', false)"));
+  }
+
+  @Test
+  void a_null_is_a_default_in_each_argument_but_the_kind() throws SQLException {
+    DB.text("SELECT waybill.enqueue('k', NULL)");
+    DB.text("SELECT waybill.enqueue('k', tenant => NULL)");
+    DB.text("SELECT waybill.enqueue('k', priority => NULL)");
+    DB.text("SELECT waybill.enqueue('k', payload_version => NULL)");
+    assertEquals(
+        "4",
+        DB.text(
+            "SELECT count(*) FROM waybill.jobs WHERE payload = '{}' AND tenant = '' AND priority = 0 AND payload_version = 1"));
+  }
+
+  @Test
+  void arguments_that_must_be_computed_once_are_computed_once() throws SQLException {
+    DB.execute("CREATE SEQUENCE once");
+    DB.text("SELECT waybill.enqueue('k', jsonb_build_object('n', nextval('once')))");
+    DB.text("SELECT waybill.enqueue('k', priority => nextval('once')::integer)");
+    DB.text("SELECT waybill.enqueue('k', tenant => (SELECT 't' || nextval('once')))");
+    assertEquals("3", DB.text("SELECT last_value FROM once"));
+    DB.execute("DROP SEQUENCE once");
+  }
 }

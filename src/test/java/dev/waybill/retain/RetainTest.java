@@ -117,6 +117,10 @@ class RetainTest {
     tally.fold();
     assertEquals(20, enqueued());
     assertEquals(2, DB.number("SELECT count(*) FROM waybill.tally"));
+    // So that enqueue() need not look at the letters of these kinds again.
+    assertEquals(
+        2,
+        DB.number("SELECT count(*) FROM waybill.waiting WHERE kind IN ('a', 'b') AND NOT armed"));
     DB.auditIsClean();
   }
 
