@@ -68,7 +68,7 @@ final class Bench {
       case "worker" -> worker(Path.of(args[1]));
       case "sessions" -> sessions(args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]));
       case "rate" -> rate(args[1], Double.parseDouble(args[2]), Integer.parseInt(args[3]));
-      case "bulk" -> bulk(args[1], Integer.parseInt(args[2]));
+      case "bulk" -> bulk(args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]));
       case "preload" -> preload(Integer.parseInt(args[1]));
       default -> throw new IllegalArgumentException(args[0]);
     }
@@ -201,9 +201,8 @@ final class Bench {
     say(sent.get(), failed.get(), now() - begin);
   }
 
-  private static void bulk(String system, int jobs) throws Exception {
+  private static void bulk(String system, int jobs, int page) throws Exception {
     HikariDataSource pool = pool(2);
-    int page = 10_000;
     List<String> payloads = IntStream.range(0, page).mapToObj(i -> payload(0)).toList();
     SchedulerClient client = system.equals("dbscheduler") ? SchedulerClient.Builder.create(pool, TASK, NOBODY).build() : null;
     try (Connection connection = pool.getConnection()) {

@@ -75,9 +75,9 @@ if (system === "graphile") {
     console.log(JSON.stringify({ sent, seconds: (now() - begin) / 1000 }));
     process.exit(0);
   } else if (mode === "bulk") {
-    const n = Number(rest[0]);
+    const [n, page] = rest.map(Number);
     const begin = now();
-    for (let i = 0; i < n; i += 10000) await boss.insert("nobody", Array.from({ length: 10000 }, () => ({ data: job(undefined) })));
+    for (let i = 0; i < n; i += page) await boss.insert("nobody", Array.from({ length: page }, () => ({ data: job(undefined) })));
     console.log(JSON.stringify({ sent: n, seconds: (now() - begin) / 1000 }));
     process.exit(0);
   }
