@@ -27,10 +27,11 @@ public final class TallyFolder {
           CASE WHEN slot > now() - interval '25 hours' THEN slot END AS slot
       ), folded AS (
         INSERT INTO waybill.tally (kind, what, n, slot) SELECT kind, what, sum(n), slot FROM gone GROUP BY kind, what, slot
+        RETURNING kind
       ), known AS (
-        INSERT INTO waybill.waiting (kind, armed) SELECT DISTINCT g.kind, false FROM gone g
-        WHERE g.kind ~ '^[a-z][a-z0-9_.-]{0,63}$' AND NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = g.kind)
-        ORDER BY g.kind ON CONFLICT (kind) DO NOTHING
+        INSERT INTO waybill.waiting (kind, armed) SELECT DISTINCT f.kind, false FROM folded f
+        WHERE f.kind ~ '^[a-z][a-z0-9_.-]{0,63}$' AND NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = f.kind)
+        ORDER BY f.kind ON CONFLICT (kind) DO NOTHING
       )
       SELECT count(*) FROM page
       """;
