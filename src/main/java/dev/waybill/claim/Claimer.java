@@ -211,14 +211,15 @@ public final class Claimer {
   /**
    * Asks producers of these kinds to notify, from the next commit on; look once more after it.
    * {@code SKIP LOCKED}: a row that an open producer's transaction has disarmed is passed by, or
-   * the pool would wait for that transaction; its commit notifies anyway.
+   * the pool would wait for that transaction; its commit notifies anyway. A row that was not there
+   * yet may be made meanwhile by the folder of the tally, which does not arm it.
    */
   private static final String ARM =
       """
       WITH made AS (
         INSERT INTO waybill.waiting (kind, armed) SELECT asked.kind, true FROM unnest(?::text[]) AS asked(kind)
         WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = asked.kind)
-        ORDER BY asked.kind ON CONFLICT (kind) DO NOTHING
+        ORDER BY asked.kind ON CONFLICT (kind) DO UPDATE SET armed = true
       ), asleep AS MATERIALIZED (
         SELECT kind FROM waybill.waiting WHERE kind = ANY (?) AND NOT armed FOR NO KEY UPDATE SKIP LOCKED
       )

@@ -2,6 +2,7 @@ package dev.waybill.claim;
 
 import java.sql.Connection;
 import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.Collection;
 import java.util.UUID;
@@ -30,16 +31,26 @@ public final class Claims {
   private static final String FORGET_ALL = FORGET.formatted("true");
 
   /**
-   * Reads all jobs. The token of a claim has one row: what that one does not name is added to it.
+   * A page of all jobs, by id: the whole table in one statement may take longer than a statement
+   * may. The token of a claim has one row: what that one does not name is added to it.
    */
   private static final String FIND_STRAYS =
       """
-      INSERT INTO waybill.claims AS c (token, ids)
-      SELECT j.token, array_agg(j.id) FROM waybill.jobs j
-      WHERE j.state = 'running' AND NOT EXISTS (SELECT FROM waybill.claims k WHERE k.token = j.token AND j.id = ANY (k.ids))
-      GROUP BY j.token
-      ON CONFLICT (token) DO UPDATE SET ids = c.ids || excluded.ids
+      WITH page AS MATERIALIZED (
+        SELECT j.id, j.token, j.state FROM waybill.jobs j WHERE j.id > ? ORDER BY j.id LIMIT ?
+      ), found AS (
+        INSERT INTO waybill.claims AS c (token, ids)
+        SELECT p.token, array_agg(p.id) FROM page p
+        WHERE p.state = 'running' AND p.token IS NOT NULL
+          AND NOT EXISTS (SELECT FROM waybill.claims k WHERE k.token = p.token AND p.id = ANY (k.ids))
+        GROUP BY p.token
+        ON CONFLICT (token) DO UPDATE SET ids = c.ids || excluded.ids
+        RETURNING token
+      )
+      SELECT (SELECT count(*) FROM found), count(*), max(id) FROM page
       """;
+
+  private static final int STRAY_PAGE = 50_000;
 
   private Claims() {}
 
@@ -66,8 +77,25 @@ public final class Claims {
    * somebody wrote into the tables by hand or restored one without the other.
    */
   public static int findStrays(Connection connection) throws SQLException {
+    return findStrays(connection, STRAY_PAGE);
+  }
+
+  static int findStrays(Connection connection, int page) throws SQLException {
+    int found = 0;
+    long after = Long.MIN_VALUE;
+    int looked = page;
     try (PreparedStatement statement = connection.prepareStatement(FIND_STRAYS)) {
-      return statement.executeUpdate();
+      while (looked == page) {
+        statement.setLong(1, after);
+        statement.setInt(2, page);
+        try (ResultSet row = statement.executeQuery()) {
+          row.next();
+          found += row.getInt(1);
+          looked = row.getInt(2);
+          after = row.getLong(3);
+        }
+      }
     }
+    return found;
   }
 }

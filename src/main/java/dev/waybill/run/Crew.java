@@ -30,6 +30,7 @@ final class Crew<T> {
   private final List<@Nullable T> attempts;
 
   private final Consumer<T> work;
+  private final @Nullable ClassLoader loader = Thread.currentThread().getContextClassLoader();
   private final AtomicInteger begun = new AtomicInteger();
 
   /** A thread was started and has not begun. */
@@ -44,11 +45,14 @@ final class Crew<T> {
     this.work = work;
   }
 
-  /** What it throws says that no thread could be had: nothing was begun then. */
+  /**
+   * What it throws says that no thread could be had: nothing was begun then. A thread that was
+   * started by another one of the crew inherits nothing of it: handlers have been there.
+   */
   void start() {
     if (begun.get() < attempts.size() && coming.compareAndSet(false, true)) {
       try {
-        Thread.ofVirtual().name(name).start(this::turn);
+        Thread.ofVirtual().name(name).inheritInheritableThreadLocals(false).start(this::turn);
       } catch (RuntimeException | Error refused) {
         coming.set(false);
         throw refused;
@@ -61,6 +65,7 @@ final class Crew<T> {
     long endNanos = System.nanoTime() + TURN_NANOS;
     for (int i = begun.getAndIncrement(); i < attempts.size(); i = begun.getAndIncrement()) {
       boolean _ = relieved();
+      Thread.currentThread().setContextClassLoader(loader);
       work.accept(Objects.requireNonNull(attempts.set(i, null)));
       if (System.nanoTime() - endNanos > 0 && relieved()) {
         return;

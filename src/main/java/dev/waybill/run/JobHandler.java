@@ -5,7 +5,8 @@ import dev.waybill.job.Outcome;
 /**
  * Does the work of one kind. A CDI bean that implements this is found at start; each call runs on a
  * virtual thread. Calls that take microseconds may come one after the other on the same one: what
- * they put into a {@link ThreadLocal} they have to take out again.
+ * they put into a {@link ThreadLocal} or an MDC they have to take out again, and a transaction that
+ * they begin they have to end, or the next call finds it.
  *
  * <p><b>Delivery is at least once.</b> After a crash or a lost connection the same job may run
  * again, with the same {@link JobContext#id}: use that id to make the effect idempotent, or settle

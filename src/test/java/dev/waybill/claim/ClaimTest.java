@@ -1,8 +1,10 @@
 package dev.waybill.claim;
 
+import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -20,7 +22,9 @@ import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -41,6 +45,27 @@ class ClaimTest {
       claimer.arm(); // With a lock_timeout of a second, waiting would throw.
       producer.commit();
     }
+  }
+
+  /** The folder of the tally makes rows, too, and does not arm them. */
+  @Test
+  void a_kind_that_becomes_known_at_this_moment_is_armed_all_the_same() throws Exception {
+    Claimer claimer = jobs.claimer("k");
+    try (Connection folder = DB.connect();
+        var executor = Executors.newVirtualThreadPerTaskExecutor()) {
+      folder.setAutoCommit(false);
+      TestDatabase.execute(
+          folder, "INSERT INTO waybill.waiting (kind, armed) VALUES ('k', false)");
+      Future<@Nullable Void> arming =
+          executor.submit(() -> {
+            claimer.arm();
+            return null;
+          });
+      await().until(() -> DB.is("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"));
+      folder.commit();
+      assertNull(arming.get());
+    }
+    assertTrue(DB.is("SELECT armed FROM waybill.waiting WHERE kind = 'k'"));
   }
 
   @Test

@@ -161,6 +161,33 @@ class ClaimsTest {
     assertEquals(3, running());
   }
 
+  @Test
+  void strays_are_looked_for_page_by_page() throws SQLException {
+    DB.enqueue("k", 7);
+    assertEquals(7, jobs.claim("k", 7).size());
+    DB.execute("UPDATE waybill.jobs SET token = gen_random_uuid() WHERE id % 2 = 1");
+    DB.execute("DELETE FROM waybill.claims");
+    long odd = DB.number("SELECT count(*) FROM waybill.jobs WHERE id % 2 = 1");
+    try (Connection connection = DB.connect()) {
+      // Those that have one token lie in several pages, and are found in each.
+      assertTrue(Claims.findStrays(connection, 2) > odd);
+      assertEquals(0, Claims.findStrays(connection, 2));
+    }
+    assertEquals(odd + 1, claims());
+    assertEquals(7, running());
+  }
+
+  /** Nobody can say whose it is; it must not keep the others from being found. */
+  @Test
+  void one_without_a_token_is_passed_by() throws SQLException {
+    Claimed job = jobs.running("k");
+    Claimed other = jobs.running("k");
+    DB.execute("DELETE FROM waybill.claims");
+    DB.execute("UPDATE waybill.jobs SET token = NULL WHERE id = ?", other.id());
+    assertEquals(1, new Reaper(DB.database()).findStrays());
+    assertTrue(DB.is("SELECT token = ? FROM waybill.claims", job.token()));
+  }
+
   /** More than a page of a table holds. */
   @Test
   void a_claim_may_be_large() throws SQLException {

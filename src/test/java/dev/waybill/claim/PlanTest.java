@@ -95,6 +95,7 @@ class PlanTest {
     {"dev.waybill.claim.Headroom", "LEFT", "jobs_pkey"},
     {"dev.waybill.claim.Claims", "FORGET_THESE", "jobs_pkey"},
     {"dev.waybill.claim.Claims", "FORGET_ALL", "jobs_pkey"},
+    {"dev.waybill.claim.Claims", "FIND_STRAYS", "jobs_pkey"},
   };
 
   @Test

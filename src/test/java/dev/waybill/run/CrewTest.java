@@ -8,8 +8,10 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
 class CrewTest {
@@ -54,6 +56,35 @@ class CrewTest {
       assertEquals(1, begun.get(i));
     }
     assertTrue(threads.size() < n / 2, () -> "threads: " + threads.size());
+  }
+
+  /** Of those that ran on the thread before, and of those that started it. */
+  @Test
+  void a_thread_inherits_nothing_of_a_handler() throws InterruptedException {
+    int n = 100_000;
+    var own = new ThreadLocal<@Nullable Boolean>();
+    var inherited = new InheritableThreadLocal<@Nullable Boolean>();
+    ClassLoader usual = Thread.currentThread().getContextClassLoader();
+    var another = new ClassLoader() {};
+    var wrong = new AtomicInteger();
+    var ended = new CountDownLatch(n);
+    new Crew<>(
+            "crew",
+            numbers(n),
+            _ -> {
+              Thread thread = Thread.currentThread();
+              if ((own.get() == null && inherited.get() != null)
+                  || thread.getContextClassLoader() != usual) {
+                wrong.incrementAndGet();
+              }
+              own.set(true);
+              inherited.set(true);
+              thread.setContextClassLoader(another);
+              ended.countDown();
+            })
+        .start();
+    assertTrue(ended.await(1, TimeUnit.MINUTES));
+    assertEquals(0, wrong.get());
   }
 
   private static void await(CountDownLatch latch) {
