@@ -51,11 +51,11 @@ class ClaimTest {
   @Test
   void a_kind_that_becomes_known_at_this_moment_is_armed_all_the_same() throws Exception {
     Claimer claimer = jobs.claimer("k");
+    DB.execute("DELETE FROM waybill.waiting");
     try (Connection folder = DB.connect();
         var executor = Executors.newVirtualThreadPerTaskExecutor()) {
       folder.setAutoCommit(false);
-      TestDatabase.execute(
-          folder, "INSERT INTO waybill.waiting (kind, armed) VALUES ('k', false)");
+      TestDatabase.execute(folder, "INSERT INTO waybill.waiting (kind, armed) VALUES ('k', false)");
       Future<@Nullable Void> arming =
           executor.submit(() -> {
             claimer.arm();

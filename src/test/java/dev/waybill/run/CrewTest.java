@@ -74,7 +74,7 @@ class CrewTest {
             _ -> {
               Thread thread = Thread.currentThread();
               if ((own.get() == null && inherited.get() != null)
-                  || thread.getContextClassLoader() != usual) {
+                  || !usual.equals(thread.getContextClassLoader())) {
                 wrong.incrementAndGet();
               }
               own.set(true);
