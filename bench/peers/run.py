@@ -10,6 +10,7 @@ sys.path.insert(0, str(HERE.parent / "shape"))
 from pgwire import Pg, PgError  # noqa: E402
 
 WORKLOADS = ["drain", "enqueue", "bulk", "steady", "held", "flood", "idle", "tenants", "processes", "backlog"]
+LABELS = ("processes", "tenants", "backlog", "page")  # what a measurement was of, besides its workload and system
 SYSTEMS = ["waybill", "graphile-fastest", "graphile-default", "pgboss", "dbscheduler"]
 TEXT = "x" * 150
 SETTINGS = {  # of the server, for everybody
@@ -700,12 +701,12 @@ def medians(measured):
     """Of all rounds of a measurement."""
     groups = {}
     for m in measured:
-        labels = {k: m[k] for k in ("processes", "tenants", "backlog", "page") if k in m}
+        labels = {k: m[k] for k in LABELS if k in m}
         groups.setdefault((m["workload"], m["system"], json.dumps(labels)), []).append(m)
     merged = []
     for (workload, system, labels), all_ in groups.items():
         figures = {}
-        for key in {k for m in all_ for k in m} - {"workload", "system", "round", "processes", "tenants", "backlog", "page", "failed"}:
+        for key in {k for m in all_ for k in m} - {"workload", "system", "round", "failed", *LABELS}:
             values = [m[key] for m in all_ if isinstance(m.get(key), (int, float)) and not isinstance(m.get(key), bool)]
             if values:
                 figures[key] = round(statistics.median(values), 2)

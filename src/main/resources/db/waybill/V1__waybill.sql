@@ -72,7 +72,8 @@ CREATE UNLOGGED TABLE waybill.rates (
 -- What a claim changes stands before what it leaves alone: a new version on the same page is logged without its common beginning and end,
 -- so with worker behind payload each claim logged the payload again (335 bytes a claim instead of 130).
 -- And none of what it changes is in an index or an index's condition: so the new version needs no entry in any index (HOT) as long as its
--- page has room, hence the fillfactor: a claimed row is longer by its token, lease and worker. With state in a condition each claim wrote two entries, a third of its work.
+-- page has room, hence the fillfactor: a claimed row is longer by its token, lease and worker. With state in a condition each claim wrote
+-- two entries, a third of its work.
 CREATE TABLE waybill.jobs (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   run_at          timestamptz NOT NULL DEFAULT now(),
@@ -115,8 +116,8 @@ CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE NOT due;
 CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 -- What runs, without an index that each claim would have to write to: a row for each claim, written by the claim. A job is running by it
--- while it has the claim's token. A row of which all have ended says nothing any more; settles and the reaper delete it. Up to 8 kB it stays in the
--- table, uncompressed: 500 jobs are 4 kB.
+-- while it has the claim's token. A row of which all have ended says nothing any more; settles and the reaper delete it. Up to 8 kB it
+-- stays in the table, uncompressed: 500 jobs are 4 kB.
 CREATE TABLE waybill.claims (
   token uuid PRIMARY KEY,
   ids   bigint[] NOT NULL

@@ -34,23 +34,29 @@ public final class Reaper {
    * under the lock: of a late settle and the reaper exactly one wins. Clearing the token is what
    * fences the late holder off.
    *
-   * <p>The crash is counted apart from failures, and the attempt stays used: a job that kills its
-   * process must end at its limit.
-   *
    * <p>The claims are read whole: they name as many jobs as there are slots. {@code lease_until} is
    * in no index because every heartbeat changes it. Plan hazard: the lock keeps the look into jobs
    * inside of the loop over the claims.
    */
+  private static final String LOST =
+      """
+      SELECT held.id FROM waybill.claims c CROSS JOIN LATERAL (
+        SELECT j.id FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token AND j.state = 'running' AND j.lease_until < now()
+          AND j.attempt %s coalesce(j.max_attempts, (SELECT k.max_attempts FROM waybill.kinds k WHERE k.kind = j.kind), ?)
+          AND (?::bigint IS NULL OR j.id = ?)
+        FOR %s SKIP LOCKED
+      ) held
+      LIMIT ?
+      """;
+
+  /**
+   * The crash is counted apart from failures, and the attempt stays used: a job that kills its
+   * process must end at its limit.
+   */
   private static final String GIVE_BACK =
       """
       WITH lost AS MATERIALIZED (
-        SELECT held.id FROM waybill.claims c CROSS JOIN LATERAL (
-          SELECT j.id FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token AND j.state = 'running' AND j.lease_until < now()
-            AND j.attempt < coalesce(j.max_attempts, (SELECT k.max_attempts FROM waybill.kinds k WHERE k.kind = j.kind), ?)
-            AND (?::bigint IS NULL OR j.id = ?)
-          FOR NO KEY UPDATE SKIP LOCKED
-        ) held
-        LIMIT ?
+        %s
       ), back AS (
         UPDATE waybill.jobs j
         SET state = 'ready', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL,
@@ -62,18 +68,13 @@ public final class Reaper {
         INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'crashed', count(*) FROM back GROUP BY kind
       )
       SELECT kind, count(*) FROM back GROUP BY kind
-      """;
+      """
+          .formatted(LOST.formatted("<", "NO KEY UPDATE"));
 
   private static final String BURY =
       """
       WITH lost AS MATERIALIZED (
-        SELECT held.id FROM waybill.claims c CROSS JOIN LATERAL (
-          SELECT j.id FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token AND j.state = 'running' AND j.lease_until < now()
-            AND j.attempt >= coalesce(j.max_attempts, (SELECT k.max_attempts FROM waybill.kinds k WHERE k.kind = j.kind), ?)
-            AND (?::bigint IS NULL OR j.id = ?)
-          FOR UPDATE SKIP LOCKED
-        ) held
-        LIMIT ?
+        %s
       ), gone AS (
         DELETE FROM waybill.jobs j USING lost
         WHERE j.id = ANY (ARRAY(SELECT id FROM lost)) AND j.id = lost.id RETURNING j.*
@@ -88,7 +89,8 @@ public final class Reaper {
         RETURNING kind
       )
       SELECT kind, count(*) FROM buried GROUP BY kind
-      """;
+      """
+          .formatted(LOST.formatted(">=", "UPDATE"));
 
   /** For a page that failed. */
   private static final String OVERDUE =
