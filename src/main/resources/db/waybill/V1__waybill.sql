@@ -261,14 +261,19 @@ END $$;
 
 -- What a small payload cannot be is not looked for in it: 500 bytes of jsonb are never nested 64 deep, and a number outside of a double's
 -- range prints at least 309 digits.
+-- The planner puts this in place of the call. The size in bytes stands first: it is known without making text of a large payload.
+CREATE FUNCTION waybill.is_small(payload jsonb) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN pg_column_size(payload) <= 500 AND octet_length(payload::text) <= 308;
+
 CREATE FUNCTION waybill.check_payload(payload jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   limits waybill.limits%ROWTYPE;
-  size integer := octet_length(payload::text);
+  size integer;
 BEGIN
-  IF size <= 308 AND pg_column_size(payload) <= 500 THEN
+  IF waybill.is_small(payload) THEN
     RETURN true;
   END IF;
+  size := octet_length(payload::text);
   SELECT * INTO STRICT limits FROM waybill.limits;
   IF size > limits.payload_bytes_max THEN
     RAISE EXCEPTION 'payload has % bytes, more than %', size, limits.payload_bytes_max
@@ -387,8 +392,8 @@ BEGIN
   -- One condition and one statement, as each costs a transaction a microsecond or more: plpgsql prepares its expressions anew in each, also
   -- those terms that it does not come to, which is why the tenant's letters are looked at in a call. While no tenant has a limit, the last
   -- term is a constant (V6).
-  IF octet_length(enqueue_usual.payload::text) <= 308 AND pg_column_size(enqueue_usual.payload) <= 500
-      AND octet_length(enqueue_usual.kind) <= 64 AND (enqueue_usual.tenant = '' OR waybill.check_tenant(enqueue_usual.tenant))
+  IF waybill.is_small(enqueue_usual.payload) AND octet_length(enqueue_usual.kind) <= 64
+      AND (enqueue_usual.tenant = '' OR waybill.check_tenant(enqueue_usual.tenant))
       AND NOT waybill.tenants_limited() THEN
     WITH counted AS (
       INSERT INTO waybill.tally (kind, what, n) VALUES (enqueue_usual.kind, 'enqueued', 1)
@@ -490,7 +495,7 @@ BEGIN
   END IF;
   -- Room that is taken stays taken, so nobody may be refused for his payload after it.
   IF waybill.tenants_limited() THEN
-    PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
+    PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE NOT waybill.is_small(p);
     PERFORM waybill.take_room(coalesce(enqueue_many.tenant, ''), cardinality(payloads));
   END IF;
   -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first.
@@ -500,7 +505,7 @@ BEGIN
     coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
     enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
   FROM (SELECT unnest(payloads) AS one) p
-  WHERE octet_length(p.one::text) <= 308 AND pg_column_size(p.one) <= 500 OR waybill.check_payload(p.one)
+  WHERE waybill.is_small(p.one) OR waybill.check_payload(p.one)
   RETURNING id;
   IF FOUND THEN
     PERFORM waybill.came(enqueue_many.kind, cardinality(payloads),

@@ -36,7 +36,7 @@ BEGIN
   END IF;
   PERFORM waybill.check_job(k.kind, '', 0, NULL, NULL, NULL, NULL, 1, NULL)
   FROM (SELECT DISTINCT u.kind FROM unnest(enqueue_rows.kinds) AS u(kind)) k;
-  PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE octet_length(p::text) > 308 OR pg_column_size(p) > 500;
+  PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE NOT waybill.is_small(p);
   PERFORM waybill.check_job('k', r.tenant, r.priority, r.run_at, r.dedupe_key, r.attempts, r.tags::text[], r.version, r.traceparent)
   FROM unnest(tenants, priorities, run_ats, dedupe_keys, enqueue_rows.max_attempts, enqueue_rows.tags, payload_versions, traceparents)
     AS r(tenant, priority, run_at, dedupe_key, attempts, tags, version, traceparent)
