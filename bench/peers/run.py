@@ -239,9 +239,6 @@ class System:
     def from_database(self):
         return None, []
 
-    def wait_known(self):
-        """Until the system knows the kind of job, if it has to."""
-
 
 class Waybill(System):
     schema, live, wire = "waybill", "waybill.jobs", "waybill"
@@ -263,14 +260,6 @@ class Waybill(System):
 
     def enqueue(self, *arguments):
         return (arguments[0], "waybill", *arguments[1:])
-
-    def wait_known(self):
-        """A new kind is looked at for some seconds; who enqueues has enqueued that kind before."""
-        for _ in range(300):
-            if self.pg.q("SELECT EXISTS (SELECT FROM waybill.waiting WHERE kind = 'nobody')")[0][0] == "t":
-                return
-            time.sleep(0.1)
-        raise RuntimeError("the kind is not known")
 
     def preload(self, jobs, tenants=1, kind="bench"):
         tenant = "''" if tenants == 1 else f"'t' || n % {tenants}"
@@ -541,7 +530,6 @@ class Bench:
         def what(system):
             system.start(1)
             system.client(*system.enqueue("sessions", 8, 3))  # warm
-            system.wait_known()
             system.pg.q("CHECKPOINT")
             cpu, lsn = self.server.cpu(), system.pg.lsn()
             sent = system.client(*system.enqueue("sessions", 8, self.given.seconds_enqueue))

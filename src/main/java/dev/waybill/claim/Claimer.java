@@ -4,7 +4,6 @@ import dev.waybill.db.Database;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Policy;
 import dev.waybill.policy.Policies;
-import java.sql.Array;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
@@ -208,32 +207,15 @@ public final class Claimer {
     return wanted.kinds().keySet();
   }
 
-  /**
-   * Asks producers of these kinds to notify, from the next commit on; look once more after it.
-   * {@code SKIP LOCKED}: a row that an open producer's transaction has disarmed is passed by, or
-   * the pool would wait for that transaction; its commit notifies anyway. A row that was not there
-   * yet may be made meanwhile by the folder of the tally, which does not arm it.
-   */
-  private static final String ARM =
-      """
-      WITH made AS (
-        INSERT INTO waybill.waiting (kind, armed) SELECT asked.kind, true FROM unnest(?::text[]) AS asked(kind)
-        WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = asked.kind)
-        ORDER BY asked.kind ON CONFLICT (kind) DO UPDATE SET armed = true
-      ), asleep AS MATERIALIZED (
-        SELECT kind FROM waybill.waiting WHERE kind = ANY (?) AND NOT armed FOR NO KEY UPDATE SKIP LOCKED
-      )
-      UPDATE waybill.waiting w SET armed = true FROM asleep WHERE w.kind = asleep.kind
-      """;
+  private static final String ARM = "SELECT waybill.arm(?)";
 
+  /** Asks producers of these kinds to notify, from the next commit on; look once more after it. */
   public void arm() throws SQLException {
-    Object[] sorted = wanted.kinds().keySet().stream().sorted().toArray();
+    Object[] kinds = wanted.kinds().keySet().toArray();
     database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(ARM)) {
-        Array names = connection.createArrayOf("text", sorted);
-        statement.setArray(1, names);
-        statement.setArray(2, names);
-        return statement.executeUpdate();
+        statement.setArray(1, connection.createArrayOf("text", kinds));
+        return statement.execute();
       }
     });
   }

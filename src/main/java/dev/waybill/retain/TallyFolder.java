@@ -13,8 +13,7 @@ public final class TallyFolder {
 
   /**
    * One folder at a time, or two would fold each other's sums; {@code SKIP LOCKED} is not needed
-   * then. What died keeps its quarter of an hour for a day, which the figures ask for. Kinds that
-   * nobody knew are known from now on: {@code waybill.enqueue} looks at their letters no more.
+   * then. What died keeps its quarter of an hour for a day, which the figures ask for.
    */
   private static final String FOLD =
       """
@@ -27,19 +26,22 @@ public final class TallyFolder {
           CASE WHEN slot > now() - interval '25 hours' THEN slot END AS slot
       ), folded AS (
         INSERT INTO waybill.tally (kind, what, n, slot) SELECT kind, what, sum(n), slot FROM gone GROUP BY kind, what, slot
-        RETURNING kind
-      ), known AS (
-        INSERT INTO waybill.waiting (kind, armed) SELECT DISTINCT f.kind, false FROM folded f
-        WHERE f.kind ~ '^[a-z][a-z0-9_.-]{0,63}$' AND NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = f.kind)
-        ORDER BY f.kind ON CONFLICT (kind) DO NOTHING
       )
       SELECT count(*) FROM page
       """;
+
+  private static final String MARK = "SELECT waybill.mark_armed()";
 
   /** One statement folds so many rows: when nobody did for a day, millions wait. */
   private static final int PAGE = 50_000;
 
   private static final int PAGES_MAX = 100;
+
+  /**
+   * With so many rows since the last time it is worth while to look whether producers ask in vain
+   * who waits: a pool that is busy arms nothing, and so clears no bit either.
+   */
+  private static final int BUSY = 100;
 
   private final Database database;
 
@@ -48,10 +50,22 @@ public final class TallyFolder {
   }
 
   public void fold() throws SQLException {
+    int rows = 0;
     for (int page = 0; page < PAGES_MAX; page++) {
-      if (database.run(TallyFolder::foldPage) < PAGE) {
-        return;
+      int folded = database.run(TallyFolder::foldPage);
+      rows += folded;
+      if (folded < PAGE) {
+        break;
       }
+    }
+    if (rows > BUSY) {
+      database.run(TallyFolder::mark);
+    }
+  }
+
+  private static boolean mark(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(MARK)) {
+      return statement.execute();
     }
   }
 

@@ -47,25 +47,74 @@ class ClaimTest {
     }
   }
 
-  /** The folder of the tally makes rows, too, and does not arm them. */
+  private static boolean mayBeArmed(String kind) throws SQLException {
+    return DB.is("SELECT waybill.may_be_armed(?) IS TRUE", kind);
+  }
+
+  /** Both compute all bits, and neither sees the other's rows before its commit. */
   @Test
-  void a_kind_that_becomes_known_at_this_moment_is_armed_all_the_same() throws Exception {
+  void two_that_ask_to_be_woken_at_once_lose_no_bit() throws Exception {
     Claimer claimer = jobs.claimer("k");
-    DB.execute("DELETE FROM waybill.waiting");
-    try (Connection folder = DB.connect();
+    try (Connection other = DB.connect();
         var executor = Executors.newVirtualThreadPerTaskExecutor()) {
-      folder.setAutoCommit(false);
-      TestDatabase.execute(folder, "INSERT INTO waybill.waiting (kind, armed) VALUES ('k', false)");
+      other.setAutoCommit(false);
+      TestDatabase.execute(other, "SELECT waybill.arm('{other}')");
       Future<@Nullable Void> arming =
           executor.submit(() -> {
             claimer.arm();
             return null;
           });
       await().until(() -> DB.is("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"));
-      folder.commit();
+      other.commit();
       assertNull(arming.get());
     }
+    assertTrue(mayBeArmed("k") && mayBeArmed("other"));
+    assertEquals(2, DB.number("SELECT count(*) FROM waybill.waiting WHERE armed"));
+  }
+
+  @Test
+  void producers_are_told_that_somebody_may_wait_until_nobody_does() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.arm();
+    assertTrue(mayBeArmed("k"));
+    try (Connection producer = DB.connect()) {
+      producer.setAutoCommit(false);
+      TestDatabase.execute(producer, "SELECT waybill.enqueue('k')");
+      DB.text("SELECT waybill.mark_armed()");
+      assertTrue(mayBeArmed("k"), "it may roll back, and then somebody waits");
+      producer.commit();
+      producer.setAutoCommit(true);
+    }
+    DB.text("SELECT waybill.mark_armed()");
+    assertFalse(mayBeArmed("k"));
+    claimer.arm();
+    assertTrue(mayBeArmed("k"));
+  }
+
+  /** 64 bits for all kinds. */
+  @Test
+  void a_kind_with_the_bit_of_another_wakes_nobody() throws SQLException {
+    String twin =
+        DB.text(
+            "SELECT min('k' || n) FROM generate_series(1, 10000) n WHERE waybill.bit_of('k' || n) = waybill.bit_of('k')");
+    jobs.claimer("k").arm();
+    assertTrue(mayBeArmed(twin));
+    long id = DB.enqueue(twin);
     assertTrue(DB.is("SELECT armed FROM waybill.waiting WHERE kind = 'k'"));
+    DB.text("SELECT waybill.cancel(?)", id);
+  }
+
+  /** The table and the sequence are unlogged. */
+  @Test
+  void after_a_crash_producers_find_nobody_waiting_until_somebody_asks_again() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.arm();
+    DB.execute("TRUNCATE waybill.waiting");
+    DB.execute("ALTER SEQUENCE waybill.armed RESTART");
+    DB.enqueue("k");
+    assertFalse(mayBeArmed("k"));
+    claimer.arm();
+    assertTrue(mayBeArmed("k"));
   }
 
   @Test

@@ -216,8 +216,68 @@ class EnqueueTest {
     }
   }
 
+  /** Or producers would run what they like by the owner's right. */
   @Test
-  void a_kind_that_is_refused_leaves_nothing_whether_or_not_kinds_are_known() throws SQLException {
+  void what_a_producer_puts_before_the_names_of_postgresql_is_not_called() throws SQLException {
+    DB.execute("CREATE SCHEMA before");
+    DB.execute(
+        """
+        CREATE FUNCTION before.caught(text, text) RETURNS boolean LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'called by the right of %', current_user; END $$
+        """);
+    for (String operator : List.of("=", "<>", "~", "!~", "||")) {
+      DB.execute(
+          "CREATE OPERATOR before."
+              + operator
+              + " (FUNCTION = before.caught, LEFTARG = text, RIGHTARG = text)");
+    }
+    for (String function :
+        List.of(
+            "octet_length(text)",
+            "length(text)",
+            "hashtext(text)",
+            "pg_sequence_last_value(regclass)",
+            "pg_column_size(jsonb)",
+            "int8(integer)")) {
+      DB.execute(
+          "CREATE FUNCTION before."
+              + function
+              + " RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called by the right of %', current_user; END $$");
+    }
+    DB.execute("GRANT USAGE ON SCHEMA before TO waybill_producer");
+    DB.execute("SELECT waybill.arm('{k}')");
+    for (String door :
+        List.of(
+            "enqueue('k', tenant => 'a')",
+            "enqueue('k', tenant => repeat('a', 100))",
+            "enqueue('k', dedupe_key => 'a')",
+            "enqueue_many('k', ARRAY['{}']::jsonb[])",
+            "cancel(1)")) {
+      assertEquals(1, behindThatSchema("SELECT waybill." + door), door);
+    }
+    assertThrows(SQLException.class, () -> behindThatSchema("SELECT 'a'::text ~ 'a'::text"));
+    DB.execute("DROP SCHEMA before CASCADE");
+    assertEquals(4, DB.number("SELECT count(*) FROM waybill.jobs"));
+  }
+
+  private static int behindThatSchema(String sql) throws SQLException {
+    try (Connection producer = DB.connect()) {
+      producer.setAutoCommit(false);
+      try {
+        TestDatabase.execute(producer, "SET LOCAL ROLE waybill_producer");
+        TestDatabase.execute(producer, "SET LOCAL search_path = before, pg_catalog");
+        int rows = TestDatabase.column(producer, sql).size();
+        producer.commit();
+        return rows;
+      } finally {
+        producer.rollback();
+        producer.setAutoCommit(true);
+      }
+    }
+  }
+
+  @Test
+  void a_kind_that_is_refused_leaves_nothing() throws SQLException {
     for (String kind :
         List.of("K", "-a", "a b", "1", "\u00fc", "", "x".repeat(65), "x".repeat(400))) {
       var refused =
@@ -229,8 +289,32 @@ class EnqueueTest {
     assertTrue(
         DB.is(
             "SELECT NOT EXISTS (SELECT FROM waybill.jobs) AND NOT EXISTS (SELECT FROM waybill.tally)"));
-    assertThrows(
-        SQLException.class, () -> DB.execute("INSERT INTO waybill.waiting VALUES ('K', false)"));
+  }
+
+  /** Together with its kind a short one is looked at in another place than a long one. */
+  @Test
+  void a_tenant_is_refused_for_its_own_sake_however_long_its_kind_is() throws SQLException {
+    for (String kind : List.of("k", "k".repeat(64))) {
+      for (String tenant : List.of("a\tb", "\u0085", "x".repeat(129), "\u00fc".repeat(129))) {
+        var refused =
+            assertThrows(
+                SQLException.class,
+                () -> DB.text("SELECT waybill.enqueue(?, tenant => ?)", kind, tenant));
+        assertEquals("22023", refused.getSQLState());
+        assertTrue(refused.toString().contains("tenant is not valid"));
+      }
+      for (String tenant : List.of("", "a b", "K", "x".repeat(128), "\u00fc".repeat(128))) {
+        String id = DB.text("SELECT waybill.enqueue(?, tenant => ?)", kind, tenant);
+        assertTrue(
+            DB.is(
+                "SELECT kind = ? AND tenant = ? FROM waybill.jobs WHERE id = ?::bigint",
+                kind,
+                tenant,
+                id));
+      }
+    }
+    assertTrue(DB.is("SELECT NOT EXISTS (SELECT FROM waybill.jobs WHERE kind = '')"));
+    assertThrows(SQLException.class, () -> DB.text("SELECT waybill.enqueue('', tenant => 'a')"));
   }
 
   @Test

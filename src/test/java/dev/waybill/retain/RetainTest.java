@@ -1,6 +1,7 @@
 package dev.waybill.retain;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
@@ -117,11 +118,18 @@ class RetainTest {
     tally.fold();
     assertEquals(20, enqueued());
     assertEquals(2, DB.number("SELECT count(*) FROM waybill.tally"));
-    // So that enqueue() need not look at the letters of these kinds again.
-    assertEquals(
-        2,
-        DB.number("SELECT count(*) FROM waybill.waiting WHERE kind IN ('a', 'b') AND NOT armed"));
     DB.auditIsClean();
+  }
+
+  @Test
+  void a_busy_queue_asks_in_vain_who_waits_until_the_next_folding_only() throws SQLException {
+    DB.execute("SELECT waybill.arm('{k}')");
+    for (int i = 0; i < 101; i++) {
+      DB.enqueue("k");
+    }
+    assertTrue(DB.is("SELECT waybill.may_be_armed('k')"));
+    tally.fold();
+    assertFalse(DB.is("SELECT waybill.may_be_armed('k')"));
   }
 
   @Test
