@@ -415,10 +415,10 @@ WHEN (NEW.plain) EXECUTE FUNCTION waybill.came_plainly();
 
 -- ----------------------------------------------------------------------------------------------------- door 1: SQL
 
--- What needs no closer look: most jobs. The planner puts this in place of the call. A tenant together with the kind, and no count in the
--- pattern of the kind: each operator costs an enqueue half a microsecond, and {0,63} five.
+-- What needs no closer look: most jobs. The planner puts this in place of the call. One comparison for both lengths, and no count in the
+-- pattern of the kind: each operator costs an enqueue a third of a microsecond, and {0,63} five.
 CREATE FUNCTION waybill.is_usual(kind text, payload jsonb, tenant text) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN octet_length(kind || tenant) <= 64 AND kind ~ '^[a-z][a-z0-9_.-]*$' AND tenant !~ '[[:cntrl:]]' AND waybill.is_small(payload);
+RETURN greatest(octet_length(kind), octet_length(tenant)) <= 64 AND kind ~ '^[a-z][a-z0-9_.-]*$' AND tenant !~ '[[:cntrl:]]' AND waybill.is_small(payload);
 
 -- A job with nothing unusual about it. As little as possible, since PostgreSQL prepares each expression and each statement anew in each
 -- transaction, a microsecond or more for each. Hence no fixed search_path, which would take one, too: what is here has to say where each
