@@ -335,35 +335,42 @@ CREATE UNLOGGED SEQUENCE waybill.armed MINVALUE -9223372036854775808 START 0;
 CREATE UNLOGGED SEQUENCE waybill.woken MINVALUE 0 START 0;
 
 -- The planner puts these two in place of the call.
-CREATE FUNCTION waybill.bit_of(kind text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN hashtext(kind) & 63;
+CREATE FUNCTION waybill.mask_of(kind text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 1::bigint << (hashtext(kind) & 63);
 
-CREATE FUNCTION waybill.may_be_armed(kind text) RETURNS boolean LANGUAGE sql
-RETURN (pg_sequence_last_value('waybill.armed'::regclass) >> waybill.bit_of(kind)) & 1 = 1;
+CREATE FUNCTION waybill.may_be_armed(mask bigint) RETURNS boolean LANGUAGE sql
+RETURN pg_sequence_last_value('waybill.armed'::regclass) & mask <> 0;
 
--- A bit is set before others see the row it stands for, and cleared after it. Hence the lock, which is kept until all can see the rows that
--- were armed under it. Who disarms leaves the bit to the next one here: a bit too many costs time, one too few a wake-up.
+-- A bit is set before the row it stands for is armed for others, and cleared after a disarming has committed: a bit too many costs time, one
+-- too few a wake-up. So all bits are made from all rows, under a lock that is kept until others see what was armed under it. Who has it
+-- marks, so nobody waits for it here. In a transaction of its own: one that has disarmed may roll back.
 CREATE FUNCTION waybill.mark_armed() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(7733810, 16);
-  PERFORM setval('waybill.armed', w.bits)
-  FROM (SELECT coalesce(bit_or(1::bigint << waybill.bit_of(kind)) FILTER (WHERE armed), 0) AS bits FROM waybill.waiting) w
-  WHERE w.bits IS DISTINCT FROM pg_sequence_last_value('waybill.armed');
+  IF pg_try_advisory_xact_lock(7733810, 16) THEN
+    PERFORM setval('waybill.armed', w.bits)
+    FROM (SELECT coalesce(bit_or(waybill.mask_of(kind)) FILTER (WHERE armed), 0) AS bits FROM waybill.waiting) w
+    WHERE w.bits IS DISTINCT FROM pg_sequence_last_value('waybill.armed');
+  END IF;
 END $$;
 
--- From their next commit on producers of these kinds notify; look once more after it. SKIP LOCKED: a row that an open producer's transaction
--- has disarmed is passed by, or this would wait for that transaction; its commit notifies anyway. One at a time, for mark_armed(), so
--- nobody else makes a row meanwhile.
-CREATE FUNCTION waybill.arm(kinds text[]) RETURNS void
+-- From their next commit on producers of these kinds notify; look once more after it. In a transaction of its own, read committed.
+-- A notification wakes pools everywhere, and all but the first find it done: they do not wait for the lock.
+-- SKIP LOCKED: a row that an open producer's transaction has disarmed is passed by, or this would wait for that transaction; its commit
+-- notifies. But one that met a row after another had disarmed it holds it as well, and notifies nobody: then this is false, try again.
+CREATE FUNCTION waybill.arm(kinds text[]) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(7733810, 16);
-  INSERT INTO waybill.waiting (kind, armed)
-  SELECT k, true FROM unnest(kinds) k WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k);
-  UPDATE waybill.waiting w SET armed = true
-  WHERE w.kind IN (SELECT a.kind FROM waybill.waiting a WHERE a.kind = ANY (kinds) AND NOT a.armed FOR NO KEY UPDATE SKIP LOCKED);
-  PERFORM waybill.mark_armed();
+  IF EXISTS (SELECT FROM unnest(kinds) k
+      WHERE waybill.may_be_armed(waybill.mask_of(k)) IS NOT TRUE OR NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k AND w.armed)) THEN
+    PERFORM pg_advisory_xact_lock(7733810, 16);
+    INSERT INTO waybill.waiting (kind, armed)
+    SELECT k, true FROM unnest(kinds) k WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k);
+    UPDATE waybill.waiting w SET armed = true
+    WHERE w.kind IN (SELECT a.kind FROM waybill.waiting a WHERE a.kind = ANY (kinds) AND NOT a.armed FOR NO KEY UPDATE SKIP LOCKED);
+    PERFORM waybill.mark_armed();
+  END IF;
+  RETURN NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = ANY (kinds) AND NOT w.armed);
 END $$;
 
 -- Wakes those who wait for this kind. SKIP LOCKED: if another producer is about to wake them, that is enough. But its notification leaves
@@ -390,14 +397,15 @@ BEGIN
   END IF;
 END $$;
 
--- Jobs came, so many of them for later: count them, and wake those who wait for their kind.
+-- Jobs came, so many of them for later: count them, and wake those who wait for their kind. By the owner's right: who may not read the
+-- sequence finds nobody waiting.
 CREATE FUNCTION waybill.came(kind text, jobs bigint, later bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
   IF later > 0 THEN
     INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'scheduled', later);
   END IF;
-  IF waybill.may_be_armed(came.kind) THEN
+  IF waybill.may_be_armed(waybill.mask_of(came.kind)) THEN
     PERFORM waybill.wake(came.kind);
   END IF;
 END $$;
@@ -418,12 +426,14 @@ WHEN (NEW.plain) EXECUTE FUNCTION waybill.came_plainly();
 -- What needs no closer look: most jobs. The planner puts this in place of the call. One comparison for both lengths, and no count in the
 -- pattern of the kind: each operator costs an enqueue a third of a microsecond, and {0,63} five.
 CREATE FUNCTION waybill.is_usual(kind text, payload jsonb, tenant text) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN greatest(octet_length(kind), octet_length(tenant)) <= 64 AND kind ~ '^[a-z][a-z0-9_.-]*$' AND tenant !~ '[[:cntrl:]]' AND waybill.is_small(payload);
+RETURN greatest(octet_length(kind), octet_length(tenant)) <= 64 AND kind ~ '^[a-z][a-z0-9_.-]*$' AND tenant !~ '[[:cntrl:]]'
+  AND waybill.is_small(payload);
 
 -- A job with nothing unusual about it. As little as possible, since PostgreSQL prepares each expression and each statement anew in each
 -- transaction, a microsecond or more for each. Hence no fixed search_path, which would take one, too: what is here has to say where each
--- name lives, and leaves operators and functions of PostgreSQL to expressions whose names were bound when they were made.
-CREATE FUNCTION waybill.enqueue_usual(kind text, payload jsonb, tenant text, priority smallint) RETURNS bigint
+-- name lives, and leaves operators and functions of PostgreSQL to expressions whose names were bound when they were made. The kind's bit
+-- comes as an argument since it is known when a statement with a literal is planned; a wrong one wakes nobody.
+CREATE FUNCTION waybill.enqueue_usual(kind text, payload jsonb, tenant text, priority smallint, mask bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
@@ -437,7 +447,7 @@ BEGIN
     INSERT INTO waybill.jobs (plain, kind, payload, tenant, priority)
     VALUES (false, enqueue_usual.kind, enqueue_usual.payload, enqueue_usual.tenant, enqueue_usual.priority)
     RETURNING id INTO job;
-    IF waybill.may_be_armed(enqueue_usual.kind) THEN
+    IF waybill.may_be_armed(enqueue_usual.mask) THEN
       -- Another kind may have the same bit. Asked here as well, since the call costs more than the question.
       IF EXISTS (SELECT FROM waybill.waiting w WHERE w.kind OPERATOR(pg_catalog.=) enqueue_usual.kind AND w.armed) THEN
         PERFORM waybill.wake(enqueue_usual.kind);
@@ -507,7 +517,7 @@ CREATE FUNCTION waybill.enqueue(
 RETURN CASE
   WHEN priority BETWEEN -32768 AND 32767 AND run_at IS NULL AND dedupe_key IS NULL AND max_attempts IS NULL AND tags IS NULL
     AND payload_version = 1 AND traceparent IS NULL
-  THEN waybill.enqueue_usual(kind, payload, tenant, priority::smallint)
+  THEN waybill.enqueue_usual(kind, payload, tenant, priority::smallint, waybill.mask_of(kind))
   ELSE waybill.enqueue_any(kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version, traceparent)
 END;
 
@@ -687,6 +697,6 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA waybill FROM PUBLIC;
 GRANT USAGE ON SCHEMA waybill TO waybill_producer;
 GRANT EXECUTE ON FUNCTION waybill.enqueue(text, jsonb, text, integer, timestamptz, text, integer, text[], integer, text),
   waybill.enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], integer, text),
-  waybill.enqueue_usual(text, jsonb, text, smallint),
+  waybill.mask_of(text), waybill.enqueue_usual(text, jsonb, text, smallint, bigint),
   waybill.enqueue_any(text, jsonb, text, integer, timestamptz, text, integer, text[], integer, text),
   waybill.cancel(bigint) TO waybill_producer;

@@ -117,9 +117,10 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
       execute("DELETE FROM waybill.rates");
       execute("DELETE FROM waybill.tally");
       execute("DELETE FROM waybill.claims");
+      execute("DELETE FROM waybill.waiting");
     } else {
       execute(
-          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally, waybill.claims");
+          "TRUNCATE waybill.jobs, waybill.jobs_done, waybill.jobs_dead, waybill.kinds, waybill.rates, waybill.tally, waybill.claims, waybill.waiting");
     }
   }
 

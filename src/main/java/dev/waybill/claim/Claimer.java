@@ -209,13 +209,19 @@ public final class Claimer {
 
   private static final String ARM = "SELECT waybill.arm(?)";
 
-  /** Asks producers of these kinds to notify, from the next commit on; look once more after it. */
-  public void arm() throws SQLException {
+  /**
+   * Asks producers of these kinds to notify, from the next commit on; look once more after it.
+   * False when some of the kinds have to be asked for again.
+   */
+  public boolean arm() throws SQLException {
     Object[] kinds = wanted.kinds().keySet().toArray();
-    database.run(connection -> {
+    return database.run(connection -> {
       try (PreparedStatement statement = connection.prepareStatement(ARM)) {
         statement.setArray(1, connection.createArrayOf("text", kinds));
-        return statement.execute();
+        try (ResultSet row = statement.executeQuery()) {
+          row.next();
+          return row.getBoolean(1);
+        }
       }
     });
   }

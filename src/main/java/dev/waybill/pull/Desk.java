@@ -46,6 +46,7 @@ public final class Desk {
   private static final long IDLE_MILLIS_MAX = 1_000;
   private static final long ARM_AFTER_MILLIS = 40;
   private static final long ARMED_NANOS_MAX = TimeUnit.SECONDS.toNanos(10);
+  private static final long ARM_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
   private static final long SWEEP_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
   /** An empty lane costs a claim; so many in one round, or others would wait for them. */
@@ -81,7 +82,7 @@ public final class Desk {
   // For those bound to a tenant apart from the others.
   private final Map<Line, Claiming> claimers = new HashMap<>();
   private volatile Set<String> armed = Set.of();
-  private long armedNanos;
+  private long armedUntilNanos;
   private boolean failing;
   private volatile int rounds;
 
@@ -392,20 +393,20 @@ public final class Desk {
     Set<String> kinds = new HashSet<>();
     waiting.forEach(poll -> kinds.addAll(poll.ask().kinds()));
     long now = System.nanoTime();
-    if (!wakeups.getAsBoolean()
-        || (armed.containsAll(kinds) && now - armedNanos < ARMED_NANOS_MAX)) {
+    if (!wakeups.getAsBoolean() || (armed.containsAll(kinds) && now - armedUntilNanos < 0)) {
       return false;
     }
     try {
-      armedNanos = now;
       armed =
           kinds; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
-      new Claimer(
-              database,
-              policies,
-              POOL,
-              kinds.stream().collect(Collectors.toMap(kind -> kind, _ -> ANY_VERSION)))
-          .arm();
+      boolean all =
+          new Claimer(
+                  database,
+                  policies,
+                  POOL,
+                  kinds.stream().collect(Collectors.toMap(kind -> kind, _ -> ANY_VERSION)))
+              .arm();
+      armedUntilNanos = now + (all ? ARMED_NANOS_MAX : ARM_AGAIN_NANOS);
       return true;
     } catch (SQLException failure) {
       armed = Set.of();

@@ -38,8 +38,8 @@ public final class TallyFolder {
   private static final int PAGES_MAX = 100;
 
   /**
-   * With so many rows since the last time it is worth while to look whether producers ask in vain
-   * who waits: a pool that is busy arms nothing, and so clears no bit either.
+   * Where so much happens it is worth while to look whether producers ask in vain who waits: a pool
+   * that is busy arms nothing, and so clears no bit either.
    */
   private static final int BUSY = 100;
 

@@ -58,6 +58,8 @@ final class Pool implements Running.Home {
   /** Longer than this nobody relies on having asked: a notification may have been lost. */
   private static final long ARMED_NANOS_MAX = TimeUnit.SECONDS.toNanos(10);
 
+  private static final long ARM_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+
   private static final int BATCH_MAX = 500;
 
   /** A process that cannot start a thread shall not claim the same job again at once. */
@@ -84,7 +86,7 @@ final class Pool implements Running.Home {
   /** The last claim left jobs alone because of a cap: when one of ours ends, there may be room. */
   private volatile boolean waitsForPlace;
 
-  private long armedNanos;
+  private long armedUntilNanos;
 
   /** A moving average over short time; handlers race to move it, and a lost step does no harm. */
   private final AtomicLong usualNanos = new AtomicLong(SHORT_JOB_NANOS);
@@ -268,13 +270,12 @@ final class Pool implements Running.Home {
   /** True when it armed just now: then what came in between must be looked for before sleeping. */
   private boolean arm() {
     long now = System.nanoTime();
-    if (!wakeups.getAsBoolean() || (armed && now - armedNanos < ARMED_NANOS_MAX)) {
+    if (!wakeups.getAsBoolean() || (armed && now - armedUntilNanos < 0)) {
       return false;
     }
     try {
-      armedNanos = now;
       armed = true; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
-      claimer.arm();
+      armedUntilNanos = now + (claimer.arm() ? ARMED_NANOS_MAX : ARM_AGAIN_NANOS);
       lookout.armed();
       return true;
     } catch (SQLException | RuntimeException failure) {

@@ -24,9 +24,14 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.postgresql.PGConnection;
+import org.postgresql.PGNotification;
 
 class ClaimTest {
 
@@ -48,7 +53,7 @@ class ClaimTest {
   }
 
   private static boolean mayBeArmed(String kind) throws SQLException {
-    return DB.is("SELECT waybill.may_be_armed(?) IS TRUE", kind);
+    return DB.is("SELECT waybill.may_be_armed(waybill.mask_of(?)) IS TRUE", kind);
   }
 
   /** Both compute all bits, and neither sees the other's rows before its commit. */
@@ -91,12 +96,102 @@ class ClaimTest {
     assertTrue(mayBeArmed("k"));
   }
 
+  @Test
+  void who_was_disarmed_by_a_producer_that_rolled_back_is_armed_again() throws SQLException {
+    jobs.claimer("k").arm();
+    try (Connection producer = DB.connect()) {
+      producer.setAutoCommit(false);
+      TestDatabase.execute(producer, "SELECT waybill.enqueue('k')");
+      DB.text("SELECT waybill.mark_armed()");
+      producer.rollback();
+      producer.setAutoCommit(true);
+    }
+    assertTrue(mayBeArmed("k"));
+    assertTrue(DB.is("SELECT armed FROM waybill.waiting WHERE kind = 'k'"));
+  }
+
+  /** Two producers met it armed: one disarmed it and is gone, the other has its row still. */
+  @Test
+  void a_row_that_a_producer_keeps_and_will_not_tell_of_is_to_be_armed_again() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    assertTrue(claimer.arm());
+    DB.enqueue("k");
+    try (Connection producer = DB.connect()) {
+      producer.setAutoCommit(false);
+      TestDatabase.execute(producer, "SELECT FROM waybill.waiting WHERE kind = 'k' FOR UPDATE");
+      assertFalse(claimer.arm());
+      producer.commit();
+      producer.setAutoCommit(true);
+    }
+    assertTrue(claimer.arm());
+    assertTrue(DB.is("SELECT armed FROM waybill.waiting WHERE kind = 'k'"));
+  }
+
+  /** As of a pool in another process, which the same notification woke. */
+  @Test
+  void who_finds_all_armed_does_not_wait_for_the_others() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.arm();
+    try (Connection other = DB.connect()) {
+      other.setAutoCommit(false);
+      TestDatabase.execute(other, "SELECT waybill.arm('{other}')");
+      assertTrue(claimer.arm()); // With a lock_timeout of a second, waiting would throw.
+      other.rollback();
+      other.setAutoCommit(true);
+    }
+  }
+
+  @Test
+  void each_of_the_64_bits_is_a_bit() throws SQLException {
+    DB.execute("CREATE TABLE each_bit (kind text)");
+    DB.execute(
+        "INSERT INTO each_bit SELECT min('k' || n) FROM generate_series(1, 5000) n GROUP BY waybill.mask_of('k' || n)");
+    assertEquals(64, DB.number("SELECT count(*) FROM each_bit"));
+    for (String kind : DB.column("SELECT kind FROM each_bit")) {
+      DB.execute("DELETE FROM waybill.waiting");
+      DB.text("SELECT waybill.arm(ARRAY[?])", kind);
+      assertEquals(
+          List.of(String.valueOf(kind)),
+          DB.column("SELECT kind FROM each_bit WHERE waybill.may_be_armed(waybill.mask_of(kind))"));
+    }
+    DB.text("SELECT waybill.arm(array_agg(kind)) FROM each_bit");
+    assertEquals(
+        64,
+        DB.number(
+            "SELECT count(*) FROM each_bit WHERE waybill.may_be_armed(waybill.mask_of(kind))"));
+    DB.execute("DROP TABLE each_bit");
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "SELECT waybill.enqueue('k')",
+        "SELECT waybill.enqueue('k', tenant => repeat('t', 100))",
+        "SELECT waybill.enqueue('k', dedupe_key => 'a')",
+        "SELECT waybill.enqueue_many('k', ARRAY['{}']::jsonb[])",
+        "SELECT waybill.enqueue_rows('{k}', ARRAY['{}']::jsonb[], '{NULL}', '{NULL}', '{NULL}', NULL, '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}')",
+        "INSERT INTO waybill.jobs (kind) VALUES ('k')",
+      })
+  void whoever_is_armed_is_told_by_each_door(String door) throws SQLException {
+    jobs.claimer("k").arm();
+    try (Connection hears = DB.connect();
+        Connection producer = DB.connect()) {
+      TestDatabase.execute(hears, "LISTEN waybill");
+      TestDatabase.execute(producer, door);
+      assertEquals(1, DB.number("SELECT count(*) FROM waybill.jobs"));
+      assertTrue(DB.is("SELECT NOT armed FROM waybill.waiting WHERE kind = 'k'"));
+      PGNotification[] heard = hears.unwrap(PGConnection.class).getNotifications(1_000);
+      assertEquals(List.of("k"), Stream.of(heard).map(PGNotification::getParameter).toList());
+      TestDatabase.execute(hears, "UNLISTEN waybill");
+    }
+  }
+
   /** 64 bits for all kinds. */
   @Test
   void a_kind_with_the_bit_of_another_wakes_nobody() throws SQLException {
     String twin =
         DB.text(
-            "SELECT min('k' || n) FROM generate_series(1, 10000) n WHERE waybill.bit_of('k' || n) = waybill.bit_of('k')");
+            "SELECT min('k' || n) FROM generate_series(1, 10000) n WHERE waybill.mask_of('k' || n) = waybill.mask_of('k')");
     jobs.claimer("k").arm();
     assertTrue(mayBeArmed(twin));
     long id = DB.enqueue(twin);

@@ -1,6 +1,7 @@
 package dev.waybill.enqueue;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -17,6 +18,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
+import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -258,6 +260,20 @@ class EnqueueTest {
     assertThrows(SQLException.class, () -> behindThatSchema("SELECT 'a'::text ~ 'a'::text"));
     DB.execute("DROP SCHEMA before CASCADE");
     assertEquals(4, DB.number("SELECT count(*) FROM waybill.jobs"));
+  }
+
+  /** It has no search_path of its own: see there. */
+  @Test
+  void the_usual_way_names_the_schema_of_all_it_uses() throws SQLException {
+    String body =
+        String.valueOf(
+                DB.text(
+                    "SELECT prosrc FROM pg_proc WHERE oid = 'waybill.enqueue_usual'::regproc AND proconfig IS NULL"))
+            .replaceAll("(?m)--.*$|^#.*$", "")
+            .replaceAll("'[^']*'", "''")
+            .replaceAll("OPERATOR\\(pg_catalog\\.=\\)", "");
+    assertTrue(body.contains("INSERT INTO waybill.jobs"), body);
+    assertFalse(Pattern.compile("[-+*/<>=~!@#%^&|`?]|::").matcher(body).find(), body);
   }
 
   private static int behindThatSchema(String sql) throws SQLException {

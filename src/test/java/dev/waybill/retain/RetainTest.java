@@ -127,9 +127,9 @@ class RetainTest {
     for (int i = 0; i < 101; i++) {
       DB.enqueue("k");
     }
-    assertTrue(DB.is("SELECT waybill.may_be_armed('k')"));
+    assertTrue(DB.is("SELECT waybill.may_be_armed(waybill.mask_of('k'))"));
     tally.fold();
-    assertFalse(DB.is("SELECT waybill.may_be_armed('k')"));
+    assertFalse(DB.is("SELECT waybill.may_be_armed(waybill.mask_of('k'))"));
   }
 
   @Test
