@@ -201,18 +201,9 @@ CREATE TABLE waybill.tally (
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
 
--- Called with the caller's fixed search_path, as the next two.
-CREATE FUNCTION waybill.check_tenant(tenant text) RETURNS boolean LANGUAGE plpgsql STRICT AS $$
-BEGIN
-  IF length(tenant) > 128 OR tenant ~ '[[:cntrl:]]' THEN
-    RAISE EXCEPTION 'tenant is not valid' USING ERRCODE = '22023', COLUMN = 'tenant',
-      HINT = 'A tenant is at most 128 characters, without control characters.';
-  END IF;
-  RETURN true;
-END $$;
-
 -- The checks of every door. They name the column at fault and say what would be right. Not CHECK constraints: those are paid again by
 -- every claim. Not one big WHEN of a trigger either: PostgreSQL reads such an expression anew for each statement, 20 us a job.
+-- Called with the caller's fixed search_path, as check_payload.
 CREATE FUNCTION waybill.check_job(
   kind text, tenant text, priority integer, run_at timestamptz, dedupe_key text, max_attempts integer, tags text[],
   payload_version integer, traceparent text
@@ -224,8 +215,9 @@ BEGIN
     RAISE EXCEPTION 'kind is missing or not valid' USING ERRCODE = '22023', COLUMN = 'kind',
       HINT = 'A kind is 1 to 64 characters: a lower-case letter, then lower-case letters, digits, "_", "." or "-".';
   END IF;
-  IF tenant <> '' THEN
-    PERFORM waybill.check_tenant(tenant);
+  IF tenant <> '' AND (length(tenant) > 128 OR tenant ~ '[[:cntrl:]]') THEN
+    RAISE EXCEPTION 'tenant is not valid' USING ERRCODE = '22023', COLUMN = 'tenant',
+      HINT = 'A tenant is at most 128 characters, without control characters.';
   END IF;
   IF priority NOT BETWEEN -32768 AND 32767 THEN
     RAISE EXCEPTION 'priority is out of range' USING ERRCODE = '22023', COLUMN = 'priority', HINT = 'Between -32768 and 32767.';
@@ -324,7 +316,8 @@ WHEN (NEW.plain) EXECUTE FUNCTION waybill.admit();
 -- Unlogged: after a crash it is empty, and polling is the truth anyway.
 CREATE UNLOGGED TABLE waybill.waiting (
   kind  text PRIMARY KEY,
-  armed boolean NOT NULL
+  armed boolean NOT NULL,
+  since timestamptz NOT NULL DEFAULT now() -- Arming says so again after a minute. After five nobody is there any more.
 ) WITH (fillfactor = 20);
 
 -- 64 bits, one for all kinds of a hash: nobody waits for a kind whose bit is not set. An enqueue reads this in a third of the time that a look
@@ -343,13 +336,16 @@ RETURN pg_sequence_last_value('waybill.armed'::regclass) & mask <> 0;
 
 -- A bit is set before the row it stands for is armed for others, and cleared after a disarming has committed: a bit too many costs time, one
 -- too few a wake-up. So all bits are made from all rows, under a lock that is kept until others see what was armed under it. Who has it
--- marks, so nobody waits for it here. In a transaction of its own: one that has disarmed may roll back.
+-- marks, so nobody waits for it here. In a transaction of its own: one that has disarmed may roll back. Rows of pools that are gone go, too,
+-- or their bits would stay.
 CREATE FUNCTION waybill.mark_armed() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_try_advisory_xact_lock(7733810, 16) THEN
+    DELETE FROM waybill.waiting w
+    WHERE w.kind IN (SELECT l.kind FROM waybill.waiting l WHERE l.since < now() - interval '5 minutes' FOR UPDATE SKIP LOCKED);
     PERFORM setval('waybill.armed', w.bits)
-    FROM (SELECT coalesce(bit_or(waybill.mask_of(kind)) FILTER (WHERE armed), 0) AS bits FROM waybill.waiting) w
+    FROM (SELECT coalesce(bit_or(waybill.mask_of(kind)), 0) AS bits FROM waybill.waiting WHERE armed) w
     WHERE w.bits IS DISTINCT FROM pg_sequence_last_value('waybill.armed');
   END IF;
 END $$;
@@ -361,13 +357,14 @@ END $$;
 CREATE FUNCTION waybill.arm(kinds text[]) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF EXISTS (SELECT FROM unnest(kinds) k
-      WHERE waybill.may_be_armed(waybill.mask_of(k)) IS NOT TRUE OR NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k AND w.armed)) THEN
+  IF EXISTS (SELECT FROM unnest(kinds) k WHERE waybill.may_be_armed(waybill.mask_of(k)) IS NOT TRUE
+      OR NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k AND w.armed AND w.since > now() - interval '1 minute')) THEN
     PERFORM pg_advisory_xact_lock(7733810, 16);
     INSERT INTO waybill.waiting (kind, armed)
-    SELECT k, true FROM unnest(kinds) k WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k);
-    UPDATE waybill.waiting w SET armed = true
-    WHERE w.kind IN (SELECT a.kind FROM waybill.waiting a WHERE a.kind = ANY (kinds) AND NOT a.armed FOR NO KEY UPDATE SKIP LOCKED);
+    SELECT DISTINCT k, true FROM unnest(kinds) k WHERE NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = k);
+    UPDATE waybill.waiting w SET armed = true, since = now()
+    WHERE w.kind IN (SELECT a.kind FROM waybill.waiting a WHERE a.kind = ANY (kinds)
+      AND NOT (a.armed AND a.since > now() - interval '1 minute') FOR NO KEY UPDATE SKIP LOCKED);
     PERFORM waybill.mark_armed();
   END IF;
   RETURN NOT EXISTS (SELECT FROM waybill.waiting w WHERE w.kind = ANY (kinds) AND NOT w.armed);
@@ -397,8 +394,8 @@ BEGIN
   END IF;
 END $$;
 
--- Jobs came, so many of them for later: count them, and wake those who wait for their kind. By the owner's right: who may not read the
--- sequence finds nobody waiting.
+-- Jobs came, so many of them for later: count them, and wake those who wait for their kind. Called by the owner's right: before version
+-- 18 who may not read the sequence is refused, from 18 on he finds nobody waiting.
 CREATE FUNCTION waybill.came(kind text, jobs bigint, later bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
@@ -432,7 +429,7 @@ RETURN greatest(octet_length(kind), octet_length(tenant)) <= 64 AND kind ~ '^[a-
 -- A job with nothing unusual about it. As little as possible, since PostgreSQL prepares each expression and each statement anew in each
 -- transaction, a microsecond or more for each. Hence no fixed search_path, which would take one, too: what is here has to say where each
 -- name lives, and leaves operators and functions of PostgreSQL to expressions whose names were bound when they were made. The kind's bit
--- comes as an argument since it is known when a statement with a literal is planned; a wrong one wakes nobody.
+-- comes as an argument since it is known when a statement with a literal is planned; with a wrong one the job waits for a poll.
 CREATE FUNCTION waybill.enqueue_usual(kind text, payload jsonb, tenant text, priority smallint, mask bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
@@ -507,7 +504,7 @@ END $$;
 
 -- Two ways: one for jobs that say no more than kind, payload, tenant and priority, one for all others. Which one is decided here and not in
 -- them: PostgreSQL puts this expression in place of the call, and with defaults and literals nothing of it is left when a job comes. Each
--- term costs a microsecond there, since expressions are prepared anew in each transaction. It runs by the caller's right and its names were
+-- term would cost its part of a microsecond there, since expressions are prepared anew in each transaction. It runs by the caller's right and its names were
 -- bound when it was made, so that no search_path changes it; the two ways are as safe to call as this.
 CREATE FUNCTION waybill.enqueue(
   kind text, payload jsonb DEFAULT '{}', tenant text DEFAULT '', priority integer DEFAULT 0,

@@ -406,7 +406,7 @@ public final class Desk {
                   POOL,
                   kinds.stream().collect(Collectors.toMap(kind -> kind, _ -> ANY_VERSION)))
               .arm();
-      armedUntilNanos = now + (all ? ARMED_NANOS_MAX : ARM_AGAIN_NANOS);
+      armedUntilNanos = System.nanoTime() + (all ? ARMED_NANOS_MAX : ARM_AGAIN_NANOS);
       return true;
     } catch (SQLException failure) {
       armed = Set.of();

@@ -28,6 +28,7 @@ public final class Maintenance {
   private final Reaper reaper;
   private final Partitions partitions;
   private final TallyFolder tally;
+  private final ArmedKinds armed;
   private final Retention retention;
   private final Vacuum vacuum;
   private final RetainEvents events;
@@ -43,12 +44,14 @@ public final class Maintenance {
       Reaper reaper,
       Partitions partitions,
       TallyFolder tally,
+      ArmedKinds armed,
       Retention retention,
       Vacuum vacuum,
       RetainEvents events) {
     this.reaper = reaper;
     this.partitions = partitions;
     this.tally = tally;
+    this.armed = armed;
     this.retention = retention;
     this.vacuum = vacuum;
     this.events = events;
@@ -119,6 +122,11 @@ public final class Maintenance {
   @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
   void foldTally() {
     beat(tally::fold);
+  }
+
+  @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
+  void markArmed() {
+    beat(armed::mark);
   }
 
   @Scheduled(every = "1s", delayed = "3s", concurrentExecution = ConcurrentExecution.SKIP)

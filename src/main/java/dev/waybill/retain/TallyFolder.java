@@ -30,18 +30,10 @@ public final class TallyFolder {
       SELECT count(*) FROM page
       """;
 
-  private static final String MARK = "SELECT waybill.mark_armed()";
-
   /** One statement folds so many rows: when nobody did for a day, millions wait. */
   private static final int PAGE = 50_000;
 
   private static final int PAGES_MAX = 100;
-
-  /**
-   * Where so much happens it is worth while to look whether producers ask in vain who waits: a pool
-   * that is busy arms nothing, and so clears no bit either.
-   */
-  private static final int BUSY = 100;
 
   private final Database database;
 
@@ -50,22 +42,10 @@ public final class TallyFolder {
   }
 
   public void fold() throws SQLException {
-    int rows = 0;
     for (int page = 0; page < PAGES_MAX; page++) {
-      int folded = database.run(TallyFolder::foldPage);
-      rows += folded;
-      if (folded < PAGE) {
-        break;
+      if (database.run(TallyFolder::foldPage) < PAGE) {
+        return;
       }
-    }
-    if (rows > BUSY) {
-      database.run(TallyFolder::mark);
-    }
-  }
-
-  private static boolean mark(Connection connection) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(MARK)) {
-      return statement.execute();
     }
   }
 

@@ -275,7 +275,8 @@ final class Pool implements Running.Home {
     }
     try {
       armed = true; // Before the statement: a wake-up that comes meanwhile must not be overwritten.
-      armedUntilNanos = now + (claimer.arm() ? ARMED_NANOS_MAX : ARM_AGAIN_NANOS);
+      boolean all = claimer.arm();
+      armedUntilNanos = System.nanoTime() + (all ? ARMED_NANOS_MAX : ARM_AGAIN_NANOS);
       lookout.armed();
       return true;
     } catch (SQLException | RuntimeException failure) {

@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.waybill.TestDatabase;
 import dev.waybill.TestJobs;
 import dev.waybill.job.Claimed;
+import dev.waybill.retain.ArmedKinds;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
@@ -79,35 +80,35 @@ class ClaimTest {
 
   @Test
   void producers_are_told_that_somebody_may_wait_until_nobody_does() throws SQLException {
-    Claimer claimer = jobs.claimer("k");
-    claimer.arm();
-    assertTrue(mayBeArmed("k"));
-    try (Connection producer = DB.connect()) {
-      producer.setAutoCommit(false);
-      TestDatabase.execute(producer, "SELECT waybill.enqueue('k')");
-      DB.text("SELECT waybill.mark_armed()");
-      assertTrue(mayBeArmed("k"), "it may roll back, and then somebody waits");
-      producer.commit();
-      producer.setAutoCommit(true);
-    }
-    DB.text("SELECT waybill.mark_armed()");
-    assertFalse(mayBeArmed("k"));
-    claimer.arm();
-    assertTrue(mayBeArmed("k"));
-  }
-
-  @Test
-  void who_was_disarmed_by_a_producer_that_rolled_back_is_armed_again() throws SQLException {
     jobs.claimer("k").arm();
     try (Connection producer = DB.connect()) {
       producer.setAutoCommit(false);
       TestDatabase.execute(producer, "SELECT waybill.enqueue('k')");
       DB.text("SELECT waybill.mark_armed()");
+      assertTrue(mayBeArmed("k"), "it may roll back, and then somebody waits");
       producer.rollback();
       producer.setAutoCommit(true);
     }
-    assertTrue(mayBeArmed("k"));
     assertTrue(DB.is("SELECT armed FROM waybill.waiting WHERE kind = 'k'"));
+    DB.enqueue("k");
+    assertTrue(mayBeArmed("k"));
+    DB.text("SELECT waybill.mark_armed()");
+    assertFalse(mayBeArmed("k"));
+  }
+
+  @Test
+  void a_kind_whose_pools_are_gone_is_forgotten_after_five_minutes() throws SQLException {
+    Claimer claimer = jobs.claimer("k");
+    claimer.arm();
+    DB.text("SELECT waybill.arm('{gone}')");
+    DB.execute("UPDATE waybill.waiting SET since = since - interval '4 minutes'");
+    claimer.arm();
+    assertTrue(mayBeArmed("gone"));
+    DB.execute("UPDATE waybill.waiting SET since = since - interval '2 minutes'");
+    new ArmedKinds(DB.database()).mark();
+    assertFalse(mayBeArmed("gone"));
+    assertTrue(mayBeArmed("k"));
+    assertEquals(List.of("k"), DB.column("SELECT kind FROM waybill.waiting"));
   }
 
   /** Two producers met it armed: one disarmed it and is gone, the other has its row still. */
@@ -143,23 +144,22 @@ class ClaimTest {
 
   @Test
   void each_of_the_64_bits_is_a_bit() throws SQLException {
-    DB.execute("CREATE TABLE each_bit (kind text)");
-    DB.execute(
-        "INSERT INTO each_bit SELECT min('k' || n) FROM generate_series(1, 5000) n GROUP BY waybill.mask_of('k' || n)");
-    assertEquals(64, DB.number("SELECT count(*) FROM each_bit"));
-    for (String kind : DB.column("SELECT kind FROM each_bit")) {
+    List<@Nullable String> kinds =
+        DB.column(
+            "SELECT min('k' || n) FROM generate_series(1, 5000) n GROUP BY waybill.mask_of('k' || n)");
+    assertEquals(64, kinds.size());
+    String all = "{" + String.join(",", kinds) + "}";
+    for (@Nullable String kind : kinds) {
       DB.execute("DELETE FROM waybill.waiting");
-      DB.text("SELECT waybill.arm(ARRAY[?])", kind);
+      DB.text("SELECT waybill.arm(ARRAY[?, ?])", kind, kind);
       assertEquals(
-          List.of(String.valueOf(kind)),
-          DB.column("SELECT kind FROM each_bit WHERE waybill.may_be_armed(waybill.mask_of(kind))"));
+          kind,
+          DB.text(
+              "SELECT string_agg(k, ',') FROM unnest(?::text[]) k WHERE waybill.may_be_armed(waybill.mask_of(k))",
+              all));
     }
-    DB.text("SELECT waybill.arm(array_agg(kind)) FROM each_bit");
-    assertEquals(
-        64,
-        DB.number(
-            "SELECT count(*) FROM each_bit WHERE waybill.may_be_armed(waybill.mask_of(kind))"));
-    DB.execute("DROP TABLE each_bit");
+    DB.text("SELECT waybill.arm(?::text[])", all);
+    assertEquals("-1", DB.text("SELECT last_value FROM waybill.armed"));
   }
 
   @ParameterizedTest
@@ -194,9 +194,8 @@ class ClaimTest {
             "SELECT min('k' || n) FROM generate_series(1, 10000) n WHERE waybill.mask_of('k' || n) = waybill.mask_of('k')");
     jobs.claimer("k").arm();
     assertTrue(mayBeArmed(twin));
-    long id = DB.enqueue(twin);
+    DB.enqueue(twin);
     assertTrue(DB.is("SELECT armed FROM waybill.waiting WHERE kind = 'k'"));
-    DB.text("SELECT waybill.cancel(?)", id);
   }
 
   /** The table and the sequence are unlogged. */

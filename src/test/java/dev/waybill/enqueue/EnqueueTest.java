@@ -274,6 +274,8 @@ class EnqueueTest {
             .replaceAll("OPERATOR\\(pg_catalog\\.=\\)", "");
     assertTrue(body.contains("INSERT INTO waybill.jobs"), body);
     assertFalse(Pattern.compile("[-+*/<>=~!@#%^&|`?]|::").matcher(body).find(), body);
+    // A call without a schema. After a word of SQL itself there is a space before the parenthesis.
+    assertFalse(Pattern.compile("(?<![.\\w])\\w+\\(").matcher(body).find(), body);
   }
 
   private static int behindThatSchema(String sql) throws SQLException {

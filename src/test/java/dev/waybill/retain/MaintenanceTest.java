@@ -58,6 +58,7 @@ class MaintenanceTest {
         new Reaper(database),
         new Partitions(database),
         new TallyFolder(database),
+        new ArmedKinds(database),
         new Retention(
             new Turn(database),
             archive,

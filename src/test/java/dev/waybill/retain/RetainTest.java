@@ -1,7 +1,6 @@
 package dev.waybill.retain;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
@@ -119,17 +118,6 @@ class RetainTest {
     assertEquals(20, enqueued());
     assertEquals(2, DB.number("SELECT count(*) FROM waybill.tally"));
     DB.auditIsClean();
-  }
-
-  @Test
-  void a_busy_queue_asks_in_vain_who_waits_until_the_next_folding_only() throws SQLException {
-    DB.execute("SELECT waybill.arm('{k}')");
-    for (int i = 0; i < 101; i++) {
-      DB.enqueue("k");
-    }
-    assertTrue(DB.is("SELECT waybill.may_be_armed(waybill.mask_of('k'))"));
-    tally.fold();
-    assertFalse(DB.is("SELECT waybill.may_be_armed(waybill.mask_of('k'))"));
   }
 
   @Test
