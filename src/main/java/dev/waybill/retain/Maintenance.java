@@ -124,7 +124,7 @@ public final class Maintenance {
     beat(tally::fold);
   }
 
-  @Scheduled(every = "10s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
+  @Scheduled(every = "30s", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
   void markArmed() {
     beat(armed::mark);
   }
