@@ -309,7 +309,7 @@ class EnqueueTest {
             "SELECT NOT EXISTS (SELECT FROM waybill.jobs) AND NOT EXISTS (SELECT FROM waybill.tally)"));
   }
 
-  /** Together with its kind a short one is looked at in another place than a long one. */
+  /** Up to 64 bytes it is looked at in another place than a longer one. */
   @Test
   void a_tenant_is_refused_for_its_own_sake_however_long_its_kind_is() throws SQLException {
     for (String kind : List.of("k", "k".repeat(64))) {
