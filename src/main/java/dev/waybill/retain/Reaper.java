@@ -92,7 +92,10 @@ public final class Reaper {
       """
           .formatted(LOST.formatted(">=", "UPDATE"));
 
-  /** For a page that failed. */
+  /**
+   * Whether there is anything to do, which mostly there is not; and which, when a page failed. Also
+   * such that their late holder is settling at this moment.
+   */
   private static final String OVERDUE =
       """
       SELECT j.id FROM waybill.running j WHERE j.lease_until < now() LIMIT ?
@@ -150,10 +153,12 @@ public final class Reaper {
   private Map<String, Long> reapAll() throws SQLException {
     var reaped = new TreeMap<String, Long>();
     try {
-      for (String statement : STATEMENTS) {
-        for (int page = 0; page < PAGES_MAX; page++) {
-          if (reap(statement, null, PAGE, reaped) < PAGE) {
-            break;
+      if (!overdue(1).isEmpty()) {
+        for (String statement : STATEMENTS) {
+          for (int page = 0; page < PAGES_MAX; page++) {
+            if (reap(statement, null, PAGE, reaped) < PAGE) {
+              break;
+            }
           }
         }
       }
@@ -183,7 +188,7 @@ public final class Reaper {
    */
   private void reapOneByOne(Map<String, Long> reaped) throws SQLException {
     var failed = new HashSet<Long>();
-    for (long id : database.run(Reaper::overdue)) {
+    for (long id : overdue(ONE_BY_ONE_MAX)) {
       try {
         for (String statement : STATEMENTS) {
           long _ = reap(statement, id, 1, reaped);
@@ -224,17 +229,19 @@ public final class Reaper {
     return System.nanoTime() - turnedNanos <= limit.toNanos();
   }
 
-  private static List<Long> overdue(Connection connection) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(OVERDUE)) {
-      statement.setInt(1, ONE_BY_ONE_MAX);
-      var ids = new ArrayList<Long>();
-      try (ResultSet rows = statement.executeQuery()) {
-        while (rows.next()) {
-          ids.add(rows.getLong(1));
+  private List<Long> overdue(int most) throws SQLException {
+    return database.run(connection -> {
+      try (PreparedStatement statement = connection.prepareStatement(OVERDUE)) {
+        statement.setInt(1, most);
+        var ids = new ArrayList<Long>();
+        try (ResultSet rows = statement.executeQuery()) {
+          while (rows.next()) {
+            ids.add(rows.getLong(1));
+          }
         }
+        return ids;
       }
-      return ids;
-    }
+    });
   }
 
   private static Map<String, Long> reap(
