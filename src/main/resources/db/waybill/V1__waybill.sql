@@ -116,18 +116,20 @@ CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE NOT due;
 CREATE UNIQUE INDEX jobs_dedupe ON waybill.jobs (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 -- What runs, without an index that each claim would have to write to: a row for each claim, written by the claim. A job is running by it
--- while it has the claim's token. A row of which all have ended says nothing any more; settles and the reaper delete it. Up to 8 kB it
--- stays in the table, uncompressed: 500 jobs are 4 kB.
+-- while it has the claim's token. A row of which all have ended says nothing any more; settles and the reaper delete it. Its kinds are those
+-- that the claim asked for: who looks for one kind reads no jobs of pools that do not serve it. Up to 8 kB it stays in the table,
+-- uncompressed: 500 jobs are 4 kB.
 CREATE TABLE waybill.claims (
   token uuid PRIMARY KEY,
-  ids   bigint[] NOT NULL
+  ids   bigint[] NOT NULL,
+  kinds text[] NOT NULL
 ) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE waybill.claims ALTER COLUMN ids SET STORAGE EXTERNAL;
 
 -- Plan hazard: OFFSET 0 keeps the look into jobs inside of the loop over the claims, by the primary key. As a join it may become one that
 -- reads all jobs.
 CREATE VIEW waybill.running AS
-  SELECT j.* FROM waybill.claims c CROSS JOIN LATERAL (
+  SELECT j.*, c.kinds AS kinds_of_claim FROM waybill.claims c CROSS JOIN LATERAL (
     SELECT * FROM waybill.jobs j WHERE j.id = ANY (c.ids) AND j.token = c.token OFFSET 0
   ) j;
 

@@ -187,8 +187,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '5: a running job has token, worker and lease, no other has a token', false, format('job %s is %s', id, state)
   FROM waybill.jobs WHERE (state = 'running') <> (token IS NOT NULL AND worker IS NOT NULL AND lease_until IS NOT NULL)
   UNION ALL
-  SELECT '5: a running job is in waybill.claims, once', false, format('job %s is in %s', j.id, coalesce(r.times, 0))
-  FROM waybill.jobs j LEFT JOIN (SELECT id, count(*) AS times FROM waybill.running GROUP BY id) r ON r.id = j.id
+  SELECT '5: a running job is in waybill.claims with its kind, once', false, format('job %s is in %s', j.id, coalesce(r.times, 0))
+  FROM waybill.jobs j LEFT JOIN (SELECT id, count(*) AS times FROM waybill.running WHERE kind = ANY (kinds_of_claim) GROUP BY id) r ON r.id = j.id
   WHERE j.state = 'running' AND r.times IS DISTINCT FROM 1
   UNION ALL
   SELECT '2: due says what state says', false, format('job %s is %s, due is %s', id, state, due)

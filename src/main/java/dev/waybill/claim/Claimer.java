@@ -74,7 +74,7 @@ public final class Claimer {
         ) head
         LIMIT ?
       ), noted AS (
-        INSERT INTO waybill.claims (token, ids) SELECT ?, array_agg(id) FROM due HAVING count(*) > 0
+        INSERT INTO waybill.claims (token, ids, kinds) SELECT ?, array_agg(id), ? FROM due HAVING count(*) > 0
       )
       UPDATE waybill.jobs j
       SET state = 'running', token = ?, worker = ?, started_at = now(), lease_until = now() + due.lease_ms * interval '1 millisecond',
@@ -335,8 +335,10 @@ public final class Claimer {
       bindLanes(connection, statement, turn, known);
       statement.setInt(10, max);
       statement.setObject(11, token);
-      statement.setObject(12, token);
-      statement.setString(13, worker);
+      Object[] kinds = turn.stream().map(t -> t.lane().kind()).distinct().toArray();
+      statement.setArray(12, connection.createArrayOf("text", kinds));
+      statement.setObject(13, token);
+      statement.setString(14, worker);
       var took = new ArrayList<Took>(max);
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {

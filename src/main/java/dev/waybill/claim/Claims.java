@@ -37,14 +37,14 @@ public final class Claims {
   private static final String FIND_STRAYS =
       """
       WITH page AS MATERIALIZED (
-        SELECT j.id, j.token, j.state FROM waybill.jobs j WHERE j.id > ? ORDER BY j.id LIMIT ?
+        SELECT j.id, j.token, j.state, j.kind FROM waybill.jobs j WHERE j.id > ? ORDER BY j.id LIMIT ?
       ), found AS (
-        INSERT INTO waybill.claims AS c (token, ids)
-        SELECT p.token, array_agg(p.id) FROM page p
+        INSERT INTO waybill.claims AS c (token, ids, kinds)
+        SELECT p.token, array_agg(p.id), array_agg(DISTINCT p.kind) FROM page p
         WHERE p.state = 'running' AND p.token IS NOT NULL
-          AND NOT EXISTS (SELECT FROM waybill.claims k WHERE k.token = p.token AND p.id = ANY (k.ids))
+          AND NOT EXISTS (SELECT FROM waybill.claims k WHERE k.token = p.token AND p.id = ANY (k.ids) AND p.kind = ANY (k.kinds))
         GROUP BY p.token
-        ON CONFLICT (token) DO UPDATE SET ids = c.ids || excluded.ids
+        ON CONFLICT (token) DO UPDATE SET ids = c.ids || excluded.ids, kinds = c.kinds || excluded.kinds
         RETURNING token
       )
       SELECT (SELECT count(*) FROM found), count(*), max(id) FROM page

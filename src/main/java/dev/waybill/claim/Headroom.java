@@ -40,7 +40,8 @@ final class Headroom {
    * not catch up. What was noted at a time to come was noted before the clock was set back: until
    * then nothing would be begun any more, so it counts for nothing.
    *
-   * <p>What runs is as many as there are slots, so reading it is cheap.
+   * <p>What is read of the running jobs is what claims took that asked for one of these kinds: no
+   * more than there are slots in pools that serve them.
    */
   private static final String LEFT =
       """
@@ -52,7 +53,8 @@ final class Headroom {
       CROSS JOIN LATERAL (SELECT 1.25 + k.rate_per_second * 0.05 AS size) bucket
       LEFT JOIN waybill.rates r ON r.kind = k.kind AND r.at < clock.at + interval '1 second'
       LEFT JOIN (
-        SELECT j.kind, j.tenant, count(*) AS n FROM waybill.running j WHERE j.kind = ANY (?) GROUP BY j.kind, j.tenant
+        SELECT j.kind, j.tenant, count(*) AS n FROM waybill.running j
+        WHERE j.kinds_of_claim && ? AND j.kind = ANY (?) GROUP BY j.kind, j.tenant
       ) busy ON busy.kind = k.kind
       WHERE k.kind = ANY (?)
       """;
@@ -114,6 +116,7 @@ final class Headroom {
       var names = connection.createArrayOf("text", kinds.toArray());
       statement.setArray(1, names);
       statement.setArray(2, names);
+      statement.setArray(3, names);
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
           String name = rows.getString("kind");

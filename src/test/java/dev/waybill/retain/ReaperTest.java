@@ -260,7 +260,7 @@ class ReaperTest {
     try {
       var beat = CompletableFuture.supplyAsync(this::reapAll);
       while (!beat.isDone()) {
-        assertTrue(reaper.turnsWithin(Duration.ofSeconds(1)));
+        assertTrue(reaper.turnsWithin(Duration.ofSeconds(2)));
         TimeUnit.MILLISECONDS.sleep(5);
       }
       assertEquals(0, beat.join());
