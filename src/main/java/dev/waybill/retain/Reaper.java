@@ -92,10 +92,15 @@ public final class Reaper {
       """
           .formatted(LOST.formatted(">=", "UPDATE"));
 
-  /**
-   * Whether there is anything to do, which mostly there is not; and which, when a page failed. Also
-   * such that their late holder is settling at this moment.
-   */
+  /** Whether there is anything to do: mostly there is not. */
+  private static final String LOOK =
+      """
+      SELECT EXISTS (SELECT FROM waybill.claims), EXISTS (SELECT FROM waybill.running j WHERE j.lease_until < now())
+      """;
+
+  private record Look(boolean claims, boolean overdue) {}
+
+  /** For a page that failed. */
   private static final String OVERDUE =
       """
       SELECT j.id FROM waybill.running j WHERE j.lease_until < now() LIMIT ?
@@ -152,13 +157,33 @@ public final class Reaper {
 
   private Map<String, Long> reapAll() throws SQLException {
     var reaped = new TreeMap<String, Long>();
+    Look look = database.run(Reaper::look);
+    if (look.overdue()) {
+      reapOverdue(reaped);
+    } else {
+      refused = Set.of();
+    }
+    turned();
+    if (look.claims()) {
+      int _ = database.run(c -> Claims.forget(c));
+    }
+    return reaped;
+  }
+
+  private static Look look(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(LOOK);
+        ResultSet row = statement.executeQuery()) {
+      row.next();
+      return new Look(row.getBoolean(1), row.getBoolean(2));
+    }
+  }
+
+  private void reapOverdue(Map<String, Long> reaped) throws SQLException {
     try {
-      if (!overdue(1).isEmpty()) {
-        for (String statement : STATEMENTS) {
-          for (int page = 0; page < PAGES_MAX; page++) {
-            if (reap(statement, null, PAGE, reaped) < PAGE) {
-              break;
-            }
+      for (String statement : STATEMENTS) {
+        for (int page = 0; page < PAGES_MAX; page++) {
+          if (reap(statement, null, PAGE, reaped) < PAGE) {
+            break;
           }
         }
       }
@@ -169,9 +194,6 @@ public final class Reaper {
       }
       reapOneByOne(reaped);
     }
-    turned();
-    int _ = database.run(c -> Claims.forget(c));
-    return reaped;
   }
 
   /** It is about a job, and no trouble that all of them have. */
@@ -188,7 +210,7 @@ public final class Reaper {
    */
   private void reapOneByOne(Map<String, Long> reaped) throws SQLException {
     var failed = new HashSet<Long>();
-    for (long id : overdue(ONE_BY_ONE_MAX)) {
+    for (long id : database.run(Reaper::overdue)) {
       try {
         for (String statement : STATEMENTS) {
           long _ = reap(statement, id, 1, reaped);
@@ -229,19 +251,17 @@ public final class Reaper {
     return System.nanoTime() - turnedNanos <= limit.toNanos();
   }
 
-  private List<Long> overdue(int most) throws SQLException {
-    return database.run(connection -> {
-      try (PreparedStatement statement = connection.prepareStatement(OVERDUE)) {
-        statement.setInt(1, most);
-        var ids = new ArrayList<Long>();
-        try (ResultSet rows = statement.executeQuery()) {
-          while (rows.next()) {
-            ids.add(rows.getLong(1));
-          }
+  private static List<Long> overdue(Connection connection) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(OVERDUE)) {
+      statement.setInt(1, ONE_BY_ONE_MAX);
+      var ids = new ArrayList<Long>();
+      try (ResultSet rows = statement.executeQuery()) {
+        while (rows.next()) {
+          ids.add(rows.getLong(1));
         }
-        return ids;
       }
-    });
+      return ids;
+    }
   }
 
   private static Map<String, Long> reap(

@@ -91,6 +91,7 @@ class PlanTest {
     {"dev.waybill.settle.Statements", "ENDED", "jobs_done"},
     {"dev.waybill.retain.Reaper", "GIVE_BACK", "jobs_pkey"},
     {"dev.waybill.retain.Reaper", "BURY", "jobs_pkey"},
+    {"dev.waybill.retain.Reaper", "LOOK", "jobs_pkey"},
     {"dev.waybill.retain.Reaper", "OVERDUE", "jobs_pkey"},
     {"dev.waybill.claim.Headroom", "LEFT", "jobs_pkey"},
     {"dev.waybill.claim.Claims", "FORGET_THESE", "jobs_pkey"},
