@@ -152,7 +152,7 @@ try:
         for i, m in enumerate(R["memory"]):
             row(20 * (i + 1), m["rss_mb"], m["heap_used_mb"])
     if "lists" in a.parts:
-        run_sql(f"""TRUNCATE waybill.jobs, waybill.tally;
+        run_sql(f"""TRUNCATE waybill.jobs, waybill.tally, waybill.arrivals;
           INSERT INTO waybill.jobs_done (id, run_at, created_at, started_at, finished_at, priority, attempt, crashes, payload_version, state, kind, tenant, payload, tags)
           SELECT g, now(), now(), now(), now() - (g % 2) * interval '1 day', 0, 1, 0, 1, CASE WHEN g % 1000 = 0 THEN 'cancelled' ELSE 'done' END,
             CASE WHEN g % 100000 = 7 THEN 'rare' ELSE 'k' || g % 5 END, 't' || g % 100, '{{"n": 1}}', CASE WHEN g % 10 = 0 THEN ARRAY['x'] END

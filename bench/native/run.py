@@ -103,7 +103,7 @@ def drain(service, before, jobs):
 
 def one_drain_round(pg, command, database, jobs):
     """The first drain is of a process that just started, the second of one that is warm."""
-    pg.q("TRUNCATE waybill.jobs, waybill.jobs_done, waybill.tally")
+    pg.q("TRUNCATE waybill.jobs, waybill.jobs_done, waybill.tally, waybill.arrivals")
     pg.q("CHECKPOINT")
     enqueue(pg, jobs)
     pg.q("VACUUM (ANALYZE) waybill.jobs")

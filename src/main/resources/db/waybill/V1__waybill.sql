@@ -190,7 +190,8 @@ CREATE INDEX jobs_dead_group ON waybill.jobs_dead (kind, fingerprint, finished_a
 -- time. docs/decisions/0025 says how the figures follow from these.
 CREATE TABLE waybill.tally (
   kind text   NOT NULL,
-  -- enqueued, purged: came, by any door; deleted for good, from wherever.
+  -- enqueued, purged: came, by any door (folded from waybill.arrivals); deleted for good, from wherever.
+  -- recounted: came as well, shortly before a crash of the server, and was counted again.
   -- scheduled: to (+) and from (-) the jobs that wait for their time; those of 'retried' are there as well.
   -- done, died, cancelled, retried, crashed, returned (snoozed or released): how attempts and jobs ended.
   -- interrupted: cancelled while running; counted under 'cancelled' too.
@@ -200,6 +201,20 @@ CREATE TABLE waybill.tally (
   n    bigint NOT NULL,
   slot timestamptz -- of 'died': its quarter of an hour, until a day is over
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- What came since the folder was here, a row for each call: as many as there are jobs, where they are enqueued one by one. Unlogged, since
+-- to log a row and its end was a tenth of the WAL of a job's whole life. After a crash of the server or on a standby that takes over it is
+-- empty, and what the folder had not yet seen, ten seconds' worth, is counted again from the jobs themselves: see retain.Recount.
+CREATE UNLOGGED TABLE waybill.arrivals (
+  kind text   NOT NULL,
+  n    bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- Has a row as long as nothing was lost of arrivals: it goes with them. Recount adds it, also the first time.
+CREATE UNLOGGED TABLE waybill.arrivals_whole (since timestamptz NOT NULL);
+
+CREATE VIEW waybill.counts AS
+  SELECT kind, what, n, slot FROM waybill.tally UNION ALL SELECT kind, 'enqueued', n, NULL FROM waybill.arrivals;
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
 
@@ -400,7 +415,7 @@ END $$;
 -- 18 who may not read the sequence is refused, from 18 on he finds nobody waiting.
 CREATE FUNCTION waybill.came(kind text, jobs bigint, later bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'enqueued', jobs);
+  INSERT INTO waybill.arrivals (kind, n) VALUES (came.kind, jobs);
   IF later > 0 THEN
     INSERT INTO waybill.tally (kind, what, n) VALUES (came.kind, 'scheduled', later);
   END IF;
@@ -441,7 +456,7 @@ BEGIN
   -- The last term is a constant while no tenant has a limit (V6).
   IF waybill.is_usual(enqueue_usual.kind, enqueue_usual.payload, enqueue_usual.tenant) AND NOT waybill.tenants_limited() THEN
     WITH counted AS (
-      INSERT INTO waybill.tally (kind, what, n) VALUES (enqueue_usual.kind, 'enqueued', 1)
+      INSERT INTO waybill.arrivals (kind, n) VALUES (enqueue_usual.kind, 1)
     )
     INSERT INTO waybill.jobs (plain, kind, payload, tenant, priority)
     VALUES (false, enqueue_usual.kind, enqueue_usual.payload, enqueue_usual.tenant, enqueue_usual.priority)

@@ -15,7 +15,7 @@ BEGIN
     REVOKE UPDATE, DELETE ON waybill.audit_log FROM waybill_runtime;
     -- The service's own vacuum. Before version 17 this takes the owner: there autovacuum does it alone.
     IF current_setting('server_version_num')::integer >= 170000 THEN
-      EXECUTE 'GRANT MAINTAIN ON waybill.jobs, waybill.tally, waybill.claims TO waybill_runtime';
+      EXECUTE 'GRANT MAINTAIN ON waybill.jobs, waybill.tally, waybill.arrivals, waybill.claims TO waybill_runtime';
     END IF;
   END IF;
   -- Roles belong to the cluster: this may be a database of somebody else's, whose owner was not let in.

@@ -252,14 +252,14 @@ SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET j
     SELECT j.kind, count(*) AS jobs FROM waybill.running j GROUP BY j.kind
   ), told AS (
     SELECT t.kind,
-      sum(CASE WHEN t.what IN ('enqueued', 'revived') THEN t.n WHEN t.what IN ('done', 'died', 'cancelled') THEN -t.n ELSE 0 END) AS live,
+      sum(CASE WHEN t.what IN ('enqueued', 'recounted', 'revived') THEN t.n WHEN t.what IN ('done', 'died', 'cancelled') THEN -t.n ELSE 0 END) AS live,
       sum(t.n) FILTER (WHERE t.what IN ('scheduled', 'retried')) AS scheduled,
       sum(t.n) FILTER (WHERE t.what IN ('done', 'died', 'retried', 'returned', 'crashed', 'interrupted')) AS attempts_ended,
       sum(t.n) FILTER (WHERE t.what = 'done') AS done,
       sum(t.n) FILTER (WHERE t.what = 'retried') AS retried,
       sum(CASE t.what WHEN 'died' THEN t.n WHEN 'revived' THEN -t.n WHEN 'dropped' THEN -t.n ELSE 0 END) AS dead,
       sum(t.n) FILTER (WHERE t.what = 'died' AND t.slot > now() - interval '24 hours') AS dead_last_24h
-    FROM waybill.tally t GROUP BY t.kind
+    FROM waybill.counts t GROUP BY t.kind
   )
   SELECT t.kind,
     greatest(0, coalesce(t.scheduled, 0) - coalesce(due.jobs, 0))::bigint,
@@ -307,7 +307,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.name, 'table', s.relname::text, m.value
   FROM pg_stat_user_tables s CROSS JOIN LATERAL (VALUES ('dead_tuples', s.n_dead_tup::float8),
     ('seconds_since_autovacuum', coalesce(extract(epoch FROM now() - greatest(s.last_autovacuum, s.last_vacuum))::float8, 'NaN'))) AS m(name, value)
-  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally', 'claims')
+  WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally', 'arrivals', 'claims')
   UNION ALL
   SELECT 'oldest_snapshot_seconds', '', '', greatest(0,
     (SELECT extract(epoch FROM now() - min(a.xact_start)) FROM pg_stat_activity a
@@ -329,7 +329,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         + (SELECT count(*) FROM waybill.leaving l WHERE NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = l.partition)))::float8 AS overdue
     FROM waybill.done_partitions() d CROSS JOIN (
       SELECT coalesce(max(coalesce(k.retention_ms, default_retention_ms)), default_retention_ms) * interval '1 millisecond' AS longest
-      FROM (SELECT DISTINCT t.kind FROM waybill.tally t) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
+      FROM (SELECT DISTINCT t.kind FROM waybill.counts t) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
     ) k
   ) p CROSS JOIN LATERAL (VALUES ('partitions', p.partitions), ('partition_days_ahead', p.ahead), ('partitions_overdue', p.overdue))
     AS m(name, value)

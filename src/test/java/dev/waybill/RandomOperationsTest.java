@@ -380,7 +380,7 @@ class RandomOperationsTest {
     assertEquals(String.join("\n", expected), String.join("\n", found));
     assertEquals(
         enqueued,
-        DB.number("SELECT coalesce(sum(n), 0) FROM waybill.tally WHERE what = 'enqueued'"));
+        DB.number("SELECT coalesce(sum(n), 0) FROM waybill.counts WHERE what = 'enqueued'"));
     DB.auditIsClean();
   }
 }

@@ -24,7 +24,7 @@ final class Partitions {
       """
       WITH kept AS MATERIALIZED (
         SELECT coalesce(max(coalesce(k.retention_ms, ?)), ?) * interval '1 millisecond' AS longest
-        FROM (SELECT DISTINCT kind FROM waybill.tally) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
+        FROM (SELECT DISTINCT kind FROM waybill.counts) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
       )
       SELECT p.name FROM waybill.done_partitions() p, kept
       WHERE p.ends < now() - greatest(kept.longest, interval '1 hour') - interval '1 day' ORDER BY p.ends

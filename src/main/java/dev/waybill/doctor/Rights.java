@@ -14,7 +14,7 @@ final class Rights {
       SELECT format('GRANT %s ON %s TO %I;', string_agg(r.word, ', ' ORDER BY r.n), c.oid::regclass, current_user)
       FROM pg_class c CROSS JOIN (VALUES (1, 'SELECT'), (2, 'INSERT'), (3, 'UPDATE'), (4, 'DELETE')) AS r(n, word)
       WHERE c.relnamespace = 'waybill'::regnamespace
-        AND c.relname IN ('jobs', 'jobs_done', 'jobs_dead', 'claims', 'tally', 'kinds', 'waiting', 'rates', 'turns', 'workers', 'figures_past', 'idempotency')
+        AND c.relname IN ('jobs', 'jobs_done', 'jobs_dead', 'claims', 'tally', 'arrivals', 'arrivals_whole', 'counts', 'kinds', 'waiting', 'rates', 'turns', 'workers', 'figures_past', 'idempotency')
         AND NOT has_table_privilege(c.oid, r.word)
       GROUP BY c.oid ORDER BY c.oid
       """;

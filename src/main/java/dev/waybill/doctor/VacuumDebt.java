@@ -13,7 +13,7 @@ final class VacuumDebt {
       SELECT s.relname, s.n_live_tup, s.n_dead_tup,
         coalesce(extract(epoch FROM now() - greatest(s.last_autovacuum, s.last_vacuum)), -1)::float8 AS seconds
       FROM pg_stat_user_tables s
-      WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally', 'claims', 'kinds', 'workers', 'figures_past', 'idempotency')
+      WHERE s.schemaname = 'waybill' AND s.relname IN ('jobs', 'jobs_dead', 'tally', 'arrivals', 'claims', 'kinds', 'workers', 'figures_past', 'idempotency')
       ORDER BY s.relname
       """;
 

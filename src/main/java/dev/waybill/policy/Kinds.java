@@ -23,7 +23,7 @@ public final class Kinds {
       SELECT s.kind, coalesce(k.version, 0) AS version, k.updated_at, k.max_attempts, k.backoff_base_ms, k.backoff_factor,
         k.backoff_cap_ms, k.backoff_jitter, k.lease_ms, k.timeout_ms, k.retention_ms, k.dead_retention_ms, k.tenant_cap, k.kind_cap,
         k.rate_per_second, coalesce(k.paused, false) AS paused, k.delivery, k.push_url, k.push_secret, k.archive
-      FROM (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.tally) s LEFT JOIN waybill.kinds k ON k.kind = s.kind
+      FROM (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.counts) s LEFT JOIN waybill.kinds k ON k.kind = s.kind
       WHERE ?::text IS NULL OR s.kind = ? ORDER BY s.kind COLLATE "C"
       """;
 
@@ -35,7 +35,7 @@ public final class Kinds {
 
   private static final String ROOM =
       """
-      WITH known AS MATERIALIZED (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.tally)
+      WITH known AS MATERIALIZED (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.counts)
       SELECT ?::text[] <@ (SELECT coalesce(array_agg(kind), '{}') FROM known)
         OR (SELECT count(*) FROM (SELECT kind FROM known UNION SELECT unnest(?::text[])) k) <= (SELECT kinds_max FROM waybill.limits)
       """;
@@ -43,7 +43,7 @@ public final class Kinds {
   private static final String KNOWN =
       """
       SELECT k FROM unnest(?::text[]) k WHERE EXISTS (SELECT FROM waybill.kinds s WHERE s.kind = k)
-        OR EXISTS (SELECT FROM waybill.tally t WHERE t.kind = k)
+        OR EXISTS (SELECT FROM waybill.counts t WHERE t.kind = k)
       """;
 
   private static final String REPLACE =

@@ -54,7 +54,7 @@ public final class Archive {
       """
       WITH kept AS MATERIALIZED (
         SELECT t.kind, coalesce(k.retention_ms, ?) * interval '1 millisecond' AS keep, coalesce(k.archive, false) AS archive
-        FROM (SELECT DISTINCT kind FROM waybill.tally) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
+        FROM (SELECT DISTINCT kind FROM waybill.counts) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
       )
       SELECT d.partition::oid, d.name, k.kind FROM waybill.done_partitions() d
       JOIN kept k ON d.ends < now() - greatest(k.keep, interval '1 hour')

@@ -39,7 +39,7 @@ public final class Dropper {
       """
       WITH kept AS MATERIALIZED (
         SELECT coalesce(max(coalesce(k.retention_ms, ?)), ?) * interval '1 millisecond' AS longest
-        FROM (SELECT DISTINCT kind FROM waybill.tally) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
+        FROM (SELECT DISTINCT kind FROM waybill.counts) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
       )
       SELECT l.partition::oid AS oid, l.name, 0 AS first, NULL::timestamptz AS ends FROM waybill.leaving l
       UNION ALL

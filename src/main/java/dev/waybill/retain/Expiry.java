@@ -37,7 +37,7 @@ public final class Expiry {
       """
       WITH kept AS MATERIALIZED (
         SELECT t.kind, coalesce(k.retention_ms, ?) * interval '1 millisecond' AS keep, coalesce(k.archive, false) AS archive
-        FROM (SELECT DISTINCT kind FROM waybill.tally) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
+        FROM (SELECT DISTINCT kind FROM waybill.counts) t LEFT JOIN waybill.kinds k ON k.kind = t.kind
       )
       SELECT d.partition::oid, d.name, k.kind, now() - k.keep, d.ends <= now() - k.keep AS whole
       FROM waybill.done_partitions() d JOIN kept k ON d.begins < now() - k.keep

@@ -13,8 +13,8 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Vacuums the two tables through which every job goes. Autovacuum looks at a table once a minute,
- * in which a thousand jobs a second leave some hundred thousand dead rows: docs/decisions/0022.
+ * Vacuums the tables through which every job goes. Autovacuum looks at a table once a minute, in
+ * which a thousand jobs a second leave some hundred thousand dead rows: docs/decisions/0022.
  */
 @Singleton
 public final class Vacuum {
@@ -28,6 +28,8 @@ public final class Vacuum {
       SELECT 'waybill.jobs' WHERE pg_stat_get_dead_tuples('waybill.jobs'::regclass) >= ? AND pg_total_relation_size('waybill.jobs') < 1000000000
       UNION ALL
       SELECT 'waybill.tally' WHERE pg_stat_get_dead_tuples('waybill.tally'::regclass) >= ?
+      UNION ALL
+      SELECT 'waybill.arrivals' WHERE pg_stat_get_dead_tuples('waybill.arrivals'::regclass) >= ?
       UNION ALL
       SELECT 'waybill.claims' WHERE pg_stat_get_dead_tuples('waybill.claims'::regclass) >= ?
       """;
@@ -94,6 +96,7 @@ public final class Vacuum {
       statement.setLong(1, bound);
       statement.setLong(2, bound);
       statement.setLong(3, bound);
+      statement.setLong(4, bound);
       var tables = new ArrayList<String>();
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {

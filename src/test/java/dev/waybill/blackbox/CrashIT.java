@@ -1,14 +1,19 @@
 package dev.waybill.blackbox;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.waybill.blackbox.CuttingProxy.Moment;
+import java.sql.Connection;
 import java.sql.SQLException;
+import java.sql.Statement;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.BeforeEach;
@@ -289,6 +294,41 @@ final class CrashIT {
       }
       Invariants.check(database, log);
       assertEquals(0, database.number("SELECT count(*) FROM waybill.jobs_dead"));
+      countedAgain();
+    }
+  }
+
+  private static final String WHOLE = "SELECT EXISTS (SELECT FROM waybill.arrivals_whole)";
+
+  private void countedAgain() throws SQLException {
+    Awaitility.await("what came is counted again")
+        .atMost(PATIENCE)
+        .until(() -> database.truth(WHOLE));
+    assertEquals(List.of(), database.texts("SELECT detail FROM waybill.audit() WHERE NOT ok"));
+  }
+
+  /** It is in no table when the server comes back, and then it is. */
+  @Test
+  void what_commits_after_a_crash_that_it_was_prepared_before_is_counted() throws Exception {
+    try (TestPostgres cluster = TestPostgres.own(50, Map.of("max_prepared_transactions", "5"))) {
+      database = cluster.newDatabase();
+      ServiceProcess process = service().startReady();
+      try (Connection connection = database.connect();
+          Statement statement = connection.createStatement()) {
+        connection.setAutoCommit(false);
+        statement.execute("SELECT waybill.enqueue('echo')");
+        statement.execute("PREPARE TRANSACTION 'half'");
+      }
+      cluster.stopImmediately();
+      Awaitility.await("not ready").atMost(PATIENCE).until(() -> !process.isReady());
+      cluster.startAgain();
+      process.awaitReady();
+      TimeUnit.SECONDS.sleep(12); // The folder comes by every ten.
+      assertFalse(database.truth(WHOLE));
+      database.execute("COMMIT PREPARED 'half'");
+      countedAgain();
+      assertEquals(
+          1, database.number("SELECT sum(n) FROM waybill.counts WHERE what = 'recounted'"));
     }
   }
 

@@ -217,7 +217,7 @@ final class LimitsIT {
     var at = new Door(ServiceProcess.on(own).with("WAYBILL_POOLS", "none=nothing:1").startReady());
     at.post("/v1/jobs", "{\"kind\": \"known\"}").is(201);
     own.execute(
-        "UPDATE waybill.limits SET kinds_max = 1 + (SELECT count(*) FROM (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.tally) k)");
+        "UPDATE waybill.limits SET kinds_max = 1 + (SELECT count(*) FROM (SELECT kind FROM waybill.kinds UNION SELECT kind FROM waybill.counts) k)");
     at.lines("/v1/jobs/batch", "{\"kind\": \"new-1\"}\n{\"kind\": \"new-2\"}")
         .isProblem(409, "too-many-kinds", "kind");
     // Asked about and then refused: neither is known by that.

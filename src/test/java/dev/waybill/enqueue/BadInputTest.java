@@ -48,7 +48,7 @@ class BadInputTest {
     assertTrue(
         !refusal.hint().equals("null") || refusal.sqlState().equals("23502"), refusal.toString());
     assertEquals(0, DB.number("SELECT count(*) FROM waybill.jobs"), sql);
-    assertEquals(0, DB.number("SELECT count(*) FROM waybill.tally"), sql);
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.counts"), sql);
   }
 
   private static final String MANY = "array_fill('{}'::jsonb, ARRAY[3])";

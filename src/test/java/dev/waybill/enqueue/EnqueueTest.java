@@ -84,7 +84,7 @@ class EnqueueTest {
       connection.setAutoCommit(true);
     }
     assertEquals(0, DB.number("SELECT count(*) FROM waybill.all_jobs"));
-    assertEquals(0, DB.number("SELECT count(*) FROM waybill.tally"));
+    assertEquals(0, DB.number("SELECT count(*) FROM waybill.counts"));
   }
 
   @Test
@@ -116,7 +116,7 @@ class EnqueueTest {
       }
     }
     assertEquals(10, DB.number("SELECT count(*) FROM waybill.jobs"));
-    assertEquals(10, DB.number("SELECT sum(n) FROM waybill.tally"));
+    assertEquals(10, DB.number("SELECT sum(n) FROM waybill.counts"));
   }
 
   @Test
@@ -159,7 +159,7 @@ class EnqueueTest {
               "SELECT payload #>> '{}' FROM waybill.jobs WHERE tenant = 'acme' AND id = ?",
               Long.valueOf(String.valueOf(ids.get(i)))));
     }
-    assertEquals(1, DB.number("SELECT count(*) FROM waybill.tally"));
+    assertEquals(1, DB.number("SELECT count(*) FROM waybill.counts"));
   }
 
   @Test
@@ -306,7 +306,7 @@ class EnqueueTest {
     }
     assertTrue(
         DB.is(
-            "SELECT NOT EXISTS (SELECT FROM waybill.jobs) AND NOT EXISTS (SELECT FROM waybill.tally)"));
+            "SELECT NOT EXISTS (SELECT FROM waybill.jobs) AND NOT EXISTS (SELECT FROM waybill.counts)"));
   }
 
   /** Up to 64 bytes it is looked at in another place than a longer one. */

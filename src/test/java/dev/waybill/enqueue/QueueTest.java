@@ -90,7 +90,7 @@ class QueueTest {
     order(queue.enqueue(EMAIL));
     transactions.rollback();
     assertEquals(0, both());
-    assertEquals(0, DB.number("SELECT coalesce(sum(n), 0) FROM waybill.tally"));
+    assertEquals(0, DB.number("SELECT coalesce(sum(n), 0) FROM waybill.counts"));
   }
 
   @Test

@@ -114,7 +114,7 @@ class MaintenanceTest {
     DB.enqueue("k");
     maintenance.foldTally();
     assertEquals(
-        1, DB.number("SELECT count(*) FROM waybill.tally WHERE kind = 'k' AND what = 'enqueued'"));
+        1, DB.number("SELECT count(*) FROM waybill.counts WHERE kind = 'k' AND what = 'enqueued'"));
 
     dropTheLastPartition();
     maintenance.makePartitions();

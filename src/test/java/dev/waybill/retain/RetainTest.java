@@ -106,7 +106,7 @@ class RetainTest {
   // ----------------------------------------------------------------------------------------- tally
 
   private static long enqueued() throws SQLException {
-    return DB.number("SELECT coalesce(sum(n), 0) FROM waybill.tally WHERE what = 'enqueued'");
+    return DB.number("SELECT coalesce(sum(n), 0) FROM waybill.counts WHERE what = 'enqueued'");
   }
 
   @Test
@@ -116,7 +116,7 @@ class RetainTest {
     }
     tally.fold();
     assertEquals(20, enqueued());
-    assertEquals(2, DB.number("SELECT count(*) FROM waybill.tally"));
+    assertEquals(2, DB.number("SELECT count(*) FROM waybill.counts"));
     DB.auditIsClean();
   }
 
@@ -142,7 +142,7 @@ class RetainTest {
     assertEquals((long) producers * each, enqueued());
     fold();
     assertEquals((long) producers * each, enqueued());
-    assertEquals(1, DB.number("SELECT count(*) FROM waybill.tally"));
+    assertEquals(1, DB.number("SELECT count(*) FROM waybill.counts"));
     DB.auditIsClean();
   }
 
@@ -225,7 +225,7 @@ class RetainTest {
   @Test
   void the_audit_finds_a_job_that_nobody_enqueued() throws SQLException {
     DB.enqueue("k");
-    DB.execute("DELETE FROM waybill.tally");
+    DB.execute("DELETE FROM waybill.arrivals");
     assertEquals(List.of("2"), findings());
   }
 

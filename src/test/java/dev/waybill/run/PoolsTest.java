@@ -447,9 +447,11 @@ class PoolsTest {
       DB.execute("UPDATE waybill.kinds SET paused = true, kind_cap = NULL");
       DB.execute("DELETE FROM waybill.jobs WHERE state = 'ready'");
       DB.execute("DELETE FROM waybill.tally");
+      DB.execute("DELETE FROM waybill.arrivals");
     }
     DB.execute("DELETE FROM waybill.jobs_done");
     DB.execute("DELETE FROM waybill.tally");
+    DB.execute("DELETE FROM waybill.arrivals");
   }
 
   @Test

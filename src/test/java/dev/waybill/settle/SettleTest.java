@@ -134,6 +134,7 @@ class SettleTest {
       assertEquals(2, DB.number("SELECT attempt FROM waybill.jobs"));
       DB.execute("DELETE FROM waybill.jobs");
       DB.execute("DELETE FROM waybill.tally");
+      DB.execute("DELETE FROM waybill.arrivals");
     }
   }
 
