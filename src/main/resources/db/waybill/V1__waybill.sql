@@ -213,8 +213,12 @@ CREATE UNLOGGED TABLE waybill.arrivals (
 -- Has a row as long as nothing was lost of arrivals: it goes with them. Recount adds it, also the first time.
 CREATE UNLOGGED TABLE waybill.arrivals_whole (since timestamptz NOT NULL);
 
+-- Both, and by how many jobs more or fewer are live for it.
 CREATE VIEW waybill.counts AS
-  SELECT kind, what, n, slot FROM waybill.tally UNION ALL SELECT kind, 'enqueued', n, NULL FROM waybill.arrivals;
+  SELECT kind, what, n, slot,
+    CASE WHEN what IN ('enqueued', 'recounted', 'revived') THEN n WHEN what IN ('done', 'died', 'cancelled') THEN -n ELSE 0 END AS live
+  FROM waybill.tally
+  UNION ALL SELECT kind, 'enqueued', n, NULL, n FROM waybill.arrivals;
 
 -- ---------------------------------------------------------------------------------------------- admission, every door
 
@@ -521,8 +525,8 @@ END $$;
 
 -- Two ways: one for jobs that say no more than kind, payload, tenant and priority, one for all others. Which one is decided here and not in
 -- them: PostgreSQL puts this expression in place of the call, and with defaults and literals nothing of it is left when a job comes. Each
--- term would cost its part of a microsecond there, since expressions are prepared anew in each transaction. It runs by the caller's right and its names were
--- bound when it was made, so that no search_path changes it; the two ways are as safe to call as this.
+-- term would cost its part of a microsecond there, since expressions are prepared anew in each transaction. It runs by the caller's right
+-- and its names were bound when it was made, so that no search_path changes it; the two ways are as safe to call as this.
 CREATE FUNCTION waybill.enqueue(
   kind text, payload jsonb DEFAULT '{}', tenant text DEFAULT '', priority integer DEFAULT 0,
   run_at timestamptz DEFAULT NULL, dedupe_key text DEFAULT NULL, max_attempts integer DEFAULT NULL,

@@ -159,7 +159,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT kind, coalesce(sum(n) FILTER (WHERE what IN ('enqueued', 'recounted')), 0) AS enqueued,
       coalesce(sum(n) FILTER (WHERE what = 'recounted'), 0) AS recounted,
       coalesce(sum(n) FILTER (WHERE what = 'purged'), 0) AS purged,
-      coalesce(sum(CASE WHEN what IN ('enqueued', 'recounted', 'revived') THEN n WHEN what IN ('done', 'died', 'cancelled') THEN -n END), 0) AS live,
+      sum(live) AS live,
       coalesce(sum(n) FILTER (WHERE what IN ('scheduled', 'retried')), 0) AS scheduled,
       coalesce(sum(CASE WHEN what = 'died' THEN n WHEN what IN ('revived', 'dropped') THEN -n END), 0) AS dead
     FROM waybill.counts GROUP BY kind

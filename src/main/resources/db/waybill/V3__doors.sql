@@ -252,7 +252,7 @@ SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET j
     SELECT j.kind, count(*) AS jobs FROM waybill.running j GROUP BY j.kind
   ), told AS (
     SELECT t.kind,
-      sum(CASE WHEN t.what IN ('enqueued', 'recounted', 'revived') THEN t.n WHEN t.what IN ('done', 'died', 'cancelled') THEN -t.n ELSE 0 END) AS live,
+      sum(t.live) AS live,
       sum(t.n) FILTER (WHERE t.what IN ('scheduled', 'retried')) AS scheduled,
       sum(t.n) FILTER (WHERE t.what IN ('done', 'died', 'retried', 'returned', 'crashed', 'interrupted')) AS attempts_ended,
       sum(t.n) FILTER (WHERE t.what = 'done') AS done,

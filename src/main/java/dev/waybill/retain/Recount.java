@@ -57,9 +57,7 @@ final class Recount {
   private static final String ADD =
       """
       WITH told AS (
-        SELECT kind,
-          sum(CASE WHEN what IN ('enqueued', 'recounted', 'revived') THEN n WHEN what IN ('done', 'died', 'cancelled') THEN -n ELSE 0 END) AS n
-        FROM waybill.counts GROUP BY kind
+        SELECT kind, sum(live) AS n FROM waybill.counts GROUP BY kind
       ), missing AS (
         SELECT kind, coalesce(live.n, 0) - coalesce(told.n, 0) AS n
         FROM unnest(?::text[], ?::bigint[]) AS live(kind, n) FULL JOIN told USING (kind)
