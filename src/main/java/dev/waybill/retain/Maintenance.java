@@ -23,8 +23,6 @@ public final class Maintenance {
   /** As for a claim loop. A statement of a beat ends within its limits. */
   private static final Duration WEDGED_AFTER = Duration.ofSeconds(30);
 
-  private static final int STRAY_REST_TIMES = 500;
-
   private final Reaper reaper;
   private final Partitions partitions;
   private final TallyFolder tally;
@@ -34,8 +32,8 @@ public final class Maintenance {
   private final RetainEvents events;
   private volatile boolean on;
 
-  /** When strays are looked for again. */
-  private volatile long strayNanos = System.nanoTime();
+  /** Of looking for strays, which reads all jobs. */
+  private final Rest strayRest = new Rest(500);
 
   private final Beat beat = new Beat(LOG, Logger.Level.ERROR, "maintenance failed, trying again");
 
@@ -95,18 +93,17 @@ public final class Maintenance {
   /** Reads all jobs, so it rests long after it took long. */
   @Scheduled(every = "1m", delayed = "10s", concurrentExecution = ConcurrentExecution.SKIP)
   void findStrays() {
-    long begin = System.nanoTime();
-    if (begin - strayNanos < 0) {
+    if (!strayRest.isOver()) {
       return;
     }
+    long begin = System.nanoTime();
     beat(() -> {
       int found = reaper.findStrays();
       if (found > 0) {
         LOG.errorf("running jobs were in no claim, the reaper sees them again claims=%d", found);
       }
     });
-    long end = System.nanoTime();
-    strayNanos = end + STRAY_REST_TIMES * (end - begin);
+    strayRest.begin(begin);
   }
 
   @Scheduled(every = "1h", concurrentExecution = ConcurrentExecution.SKIP)

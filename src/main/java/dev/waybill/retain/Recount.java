@@ -75,11 +75,9 @@ final class Recount {
   /** 32 MB. */
   private static final int PAGE_BLOCKS = 4_096;
 
-  private static final int REST_TIMES = 20;
-
   private final Database database;
   private final int pageBlocks;
-  private long notBefore = System.nanoTime();
+  private final Rest rest = new Rest(20);
 
   Recount(Database database) {
     this(database, PAGE_BLOCKS);
@@ -92,10 +90,10 @@ final class Recount {
 
   /** Called by one thread at a time. */
   void run() throws SQLException {
-    long begin = System.nanoTime();
-    if (begin - notBefore < 0) {
+    if (!rest.isOver()) {
       return;
     }
+    long begin = System.nanoTime();
     try {
       // Before the snapshot is taken: it then sees what all those that are not there any more did.
       boolean prepared = database.run(c -> number(c, PREPARED) > 0);
@@ -110,8 +108,7 @@ final class Recount {
         throw failure;
       }
     } finally {
-      long end = System.nanoTime();
-      notBefore = end + REST_TIMES * (end - begin);
+      rest.begin(begin);
     }
   }
 
