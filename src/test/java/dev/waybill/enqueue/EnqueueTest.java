@@ -20,6 +20,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
+import org.awaitility.Awaitility;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -142,6 +143,73 @@ class EnqueueTest {
             SQLException.class,
             () -> DB.execute("INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', 'd')"));
     assertEquals("23505", refused.getSQLState());
+  }
+
+  @Test
+  void a_plain_row_that_comes_to_nothing_is_not_counted() throws Exception {
+    String unlessTaken =
+        "INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', 'd') ON CONFLICT DO NOTHING";
+    try (Connection first = DB.connect();
+        var sessions = Executors.newVirtualThreadPerTaskExecutor()) {
+      first.setAutoCommit(false);
+      TestDatabase.execute(first, unlessTaken);
+      var second = sessions.submit(() -> DB.execute(unlessTaken));
+      // It passed the trigger and waits at the index for the end of the first.
+      Awaitility.await()
+          .until(() -> DB.is("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"));
+      first.commit();
+      first.setAutoCommit(true);
+      assertEquals(0, second.get());
+    }
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, dedupe_key, priority) VALUES ('k', 'd', 3)
+        ON CONFLICT (kind, tenant, dedupe_key) WHERE dedupe_key IS NOT NULL DO UPDATE SET priority = excluded.priority
+        """);
+    assertEquals(1, DB.number("SELECT count(*) FROM waybill.jobs WHERE priority = 3"));
+    assertEquals(1, DB.number("SELECT sum(n) FROM waybill.counts"));
+    assertTrue(DB.is("SELECT NOT EXISTS (SELECT FROM waybill.plain_keyed)"));
+  }
+
+  @Test
+  void plain_rows_are_counted_with_a_key_and_without_now_and_for_later() throws SQLException {
+    DB.execute(
+        """
+        INSERT INTO waybill.jobs (kind, dedupe_key, run_at)
+        VALUES ('k', NULL, now()), ('k', NULL, now() + interval '1 hour'), ('k', 'a', now()), ('k', 'b', now() + interval '1 hour')
+        """);
+    assertEquals(4, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'enqueued'"));
+    assertEquals(2, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'scheduled'"));
+  }
+
+  @Test
+  void a_plain_row_that_is_cancelled_by_its_own_statement_came_and_went() throws SQLException {
+    for (String key : List.of("NULL", "'d'")) {
+      DB.execute(
+          "WITH came AS (INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', "
+              + key
+              + ") RETURNING id) SELECT waybill.cancel(id) FROM came");
+    }
+    assertEquals(2, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE state = 'cancelled'"));
+    assertEquals(2, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'enqueued'"));
+  }
+
+  @Test
+  void plain_rows_of_what_is_rolled_back_are_not_counted() throws SQLException {
+    try (Connection connection = DB.connect()) {
+      connection.setAutoCommit(false);
+      for (String key : List.of("NULL", "'d'")) {
+        var savepoint = connection.setSavepoint();
+        String insert = "INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', " + key + ")";
+        TestDatabase.execute(connection, insert);
+        connection.rollback(savepoint);
+        TestDatabase.execute(connection, insert);
+      }
+      connection.commit();
+      connection.setAutoCommit(true);
+    }
+    assertEquals(2, DB.number("SELECT count(*) FROM waybill.jobs"));
+    assertEquals(2, DB.number("SELECT sum(n) FROM waybill.counts"));
   }
 
   @Test
@@ -309,7 +377,6 @@ class EnqueueTest {
             "SELECT NOT EXISTS (SELECT FROM waybill.jobs) AND NOT EXISTS (SELECT FROM waybill.counts)"));
   }
 
-  /** Up to 64 bytes it is looked at in another place than a longer one. */
   @Test
   void a_tenant_is_refused_for_its_own_sake_however_long_its_kind_is() throws SQLException {
     for (String kind : List.of("k", "k".repeat(64))) {
