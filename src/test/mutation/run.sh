@@ -20,6 +20,7 @@ mutations=(
   "settle: given up when the lease is over|$main/settle/Settlement.java|s/>= AFTER_LEASE_NANOS/>= 0/|TroubledSettleTest"
   "settle: what fails together stays together|$main/settle/Trouble.java|s/case TIMED_OUT, UNKNOWN -> halve\(group, open\)/case TIMED_OUT, UNKNOWN -> groups.add(group.later(open))/|TroubledSettleTest"
   "settle: read-only connections are kept|$main/db/Database.java|s/pool\.flush\(AgroalDataSource\.FlushMode\.GRACEFUL\)/pool.getMetrics()/|TroubledSettleTest"
+  "db: a connection is used on after an Error|$main/db/Database.java|s/end\(connection, error\);//|DatabaseTest"
   "settle: cancelled counts as lost|$main/settle/Statements.java|s/Settled\.CANCELLED/Settled.LOST/|SettleTest,PoolsTest"
   "settle: the last attempt is retried|$main/settle/Settler.java|s/when job\.lastAttempt\(\)/when job.attempt() < 0/|SettleTest,RandomOperationsTest"
   "settle: a missing partition is not made|$main/settle/Writer.java|s/database\.run\(Statements::makePartitions\)/database.run(c -> true)/|TroubledSettleTest"
