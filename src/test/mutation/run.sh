@@ -48,6 +48,8 @@ mutations=(
   "run: one slot too many|$main/run/Pool.java|s/new Slots\(plan\.slots\(\)\)/new Slots(plan.slots() + 1)/|PoolsTest"
   "run: a lost lease is not told|$main/run/Watch.java|s/old\.stream\(\)\.filter\(attempt -> !ours/old.stream().filter(attempt -> false \&\& !ours/|PoolsTest"
   "run: a lease that was not kept is given back for ever|$main/run/Pool.java|s/case LEASE_LOST -> Outcome\.retry\([^)]*\)/case LEASE_LOST -> new Outcome.Release()/|PoolsTest"
+  "run: begun after its lease|$main/run/Running.java|s/if \(leaseOver\(\)\) \{\n[^\n]+\n\s+\}\n//|PoolsTest"
+  "run: never begun counts as a timeout|$main/run/Watch.java|s/if \(attempt\.neverBegins\(\)\)/if (attempt.neverBegins() \&\& attempt.leaseOver())/|PoolsTest"
   "run: a broken listener costs the slot|$main/run/Running.java|s/\} finally \{\n(\s+end\(TOLD\);)\s+\}/\$1 } catch (IllegalStateException e) { throw e; }/|PoolsTest"
 )
 
