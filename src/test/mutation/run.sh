@@ -20,6 +20,7 @@ mutations=(
   "settle: given up when the lease is over|$main/settle/Settlement.java|s/>= AFTER_LEASE_NANOS/>= 0/|TroubledSettleTest"
   "settle: what fails together stays together|$main/settle/Trouble.java|s/case TIMED_OUT, UNKNOWN -> halve\(group, open\)/case TIMED_OUT, UNKNOWN -> groups.add(group.later(open))/|TroubledSettleTest"
   "settle: read-only connections are kept|$main/db/Database.java|s/pool\.flush\(AgroalDataSource\.FlushMode\.GRACEFUL\)/pool.getMetrics()/|TroubledSettleTest"
+  "db: a connection is used on after an Error|$main/db/Database.java|s/end\(connection, error\);//|DatabaseTest"
   "settle: cancelled counts as lost|$main/settle/Statements.java|s/Settled\.CANCELLED/Settled.LOST/|SettleTest,PoolsTest"
   "settle: the last attempt is retried|$main/settle/Settler.java|s/when job\.lastAttempt\(\)/when job.attempt() < 0/|SettleTest,RandomOperationsTest"
   "settle: a missing partition is not made|$main/settle/Writer.java|s/database\.run\(Statements::makePartitions\)/database.run(c -> true)/|TroubledSettleTest"
@@ -47,6 +48,8 @@ mutations=(
   "run: one slot too many|$main/run/Pool.java|s/new Slots\(plan\.slots\(\)\)/new Slots(plan.slots() + 1)/|PoolsTest"
   "run: a lost lease is not told|$main/run/Watch.java|s/old\.stream\(\)\.filter\(attempt -> !ours/old.stream().filter(attempt -> false \&\& !ours/|PoolsTest"
   "run: a lease that was not kept is given back for ever|$main/run/Pool.java|s/case LEASE_LOST -> Outcome\.retry\([^)]*\)/case LEASE_LOST -> new Outcome.Release()/|PoolsTest"
+  "run: begun after its lease|$main/run/Running.java|s/if \(leaseOver\(\)\) \{\n[^\n]+\n\s+\}\n//|PoolsTest"
+  "run: never begun counts as a timeout|$main/run/Watch.java|s/if \(attempt\.neverBegins\(\)\)/if (attempt.neverBegins() \&\& attempt.leaseOver())/|PoolsTest"
   "run: a broken listener costs the slot|$main/run/Running.java|s/\} finally \{\n(\s+end\(TOLD\);)\s+\}/\$1 } catch (IllegalStateException e) { throw e; }/|PoolsTest"
 )
 

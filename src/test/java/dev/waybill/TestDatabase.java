@@ -26,6 +26,7 @@ import java.util.Properties;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import javax.net.SocketFactory;
 import javax.sql.DataSource;
 import org.awaitility.Awaitility;
 import org.flywaydb.core.Flyway;
@@ -189,6 +190,11 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   /** Connections of their own to the same database, for a test that breaks them by this name. */
   public AgroalDataSource apart(String applicationName) throws SQLException {
     return pool(url + (url.contains("?") ? "&" : "?") + "ApplicationName=" + applicationName);
+  }
+
+  /** Connections of their own over sockets that this class makes. */
+  public AgroalDataSource over(Class<? extends SocketFactory> sockets) throws SQLException {
+    return pool(url + (url.contains("?") ? "&" : "?") + "socketFactory=" + sockets.getName());
   }
 
   public Database database() {

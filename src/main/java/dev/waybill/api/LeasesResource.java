@@ -24,6 +24,7 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import org.eclipse.microprofile.openapi.annotations.Operation;
 import org.eclipse.microprofile.openapi.annotations.media.Content;
 import org.eclipse.microprofile.openapi.annotations.media.ExampleObject;
@@ -85,10 +86,11 @@ public final class LeasesResource {
       responseCode = "503",
       description = "This process is about to end, or the database is away")
   public Response lease(InputStream body) throws SQLException {
+    CompletableFuture<Void> hungUp = hungUp(current.getCurrent());
     LeaseRequests.Lease asked = requests.lease(Bodies.read(body), callers.get());
     checkLent(asked.ask().kinds());
     return switch (desk.enter(asked.ask(), asked.patience())) {
-      case Desk.Entry.In(var poll) -> await(poll);
+      case Desk.Entry.In(var poll) -> await(poll, hungUp);
       case Desk.Entry.Full(int max) ->
           turnedAway(
               429,
@@ -115,13 +117,27 @@ public final class LeasesResource {
     }
   }
 
-  private Response await(Poll poll) {
-    RoutingContext exchange = current.getCurrent();
-    exchange.addEndHandler(ended -> {
-      if (ended.failed()) {
-        poll.hangUp();
-      }
-    });
+  /**
+   * Completed when the worker is gone before its answer was written, however soon that was. Whoever
+   * begins to listen when the connection has ended hears of it no more: so the response is asked as
+   * well, and after that, or there would be a moment between the two.
+   */
+  private static CompletableFuture<Void> hungUp(RoutingContext exchange) {
+    var hungUp = new CompletableFuture<Void>();
+    int _ =
+        exchange.addEndHandler(ended -> {
+          if (ended.failed()) {
+            boolean _ = hungUp.complete(null);
+          }
+        });
+    if (exchange.response().closed()) {
+      boolean _ = hungUp.complete(null);
+    }
+    return hungUp;
+  }
+
+  private Response await(Poll poll, CompletableFuture<Void> hungUp) {
+    CompletableFuture<Void> _ = hungUp.thenRun(poll::hangUp);
     try {
       List<Leased> jobs = poll.await();
       return Response.ok(new LeaseView.Jobs(jobs.stream().map(LeaseView::of).toList())).build();

@@ -8,6 +8,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import javax.sql.DataSource;
 import org.jspecify.annotations.Nullable;
+import org.postgresql.jdbc.PgConnection;
 import org.postgresql.ssl.DefaultJavaSSLFactory;
 
 /** Runs work on a connection of the pool. */
@@ -42,7 +43,12 @@ public final class Database {
   /** Statements that stand alone: each commits by itself. */
   public <T extends @Nullable Object> T run(Work<T> work) throws SQLException {
     try (Connection connection = dataSource.getConnection()) {
-      return work.on(connection);
+      try {
+        return work.on(connection);
+      } catch (Error error) {
+        end(connection, error);
+        throw error;
+      }
     } catch (SQLException failure) {
       throw seen(failure);
     }
@@ -50,23 +56,32 @@ public final class Database {
 
   /** All or nothing. */
   public <T extends @Nullable Object> T transaction(Work<T> work) throws SQLException {
-    try (Connection connection = dataSource.getConnection()) {
+    return run(connection -> {
       connection.setAutoCommit(false);
       try {
         T value = work.on(connection);
         connection.commit();
+        connection.setAutoCommit(true);
         return value;
-      } catch (SQLException | RuntimeException | Error failure) {
-        // An Error as well: setAutoCommit below would commit what was done before it.
+      } catch (SQLException | RuntimeException failure) {
+        // After an Error it is not asked for anything more: its end rolls back.
         rollback(connection, failure);
         throw failure;
-      } finally {
-        if (!connection.isClosed()) {
-          connection.setAutoCommit(true);
-        }
       }
-    } catch (SQLException failure) {
-      throw seen(failure);
+    });
+  }
+
+  /**
+   * An Error (no memory, no stack) may come in the middle of an answer: then the rest of it is what
+   * the next one on this connection would read as its own. Nobody can tell, so the connection ends
+   * here, and the pool gives it to nobody else. The driver's own: the {@code abort} of the pool's
+   * (Agroal 3.0.1) lets go of it first, and ends nothing.
+   */
+  private static void end(Connection connection, Error error) {
+    try {
+      connection.unwrap(PgConnection.class).close();
+    } catch (SQLException | RuntimeException | Error second) {
+      error.addSuppressed(second);
     }
   }
 
@@ -82,9 +97,12 @@ public final class Database {
     return failure;
   }
 
-  private static void rollback(Connection connection, Throwable failure) {
+  private static void rollback(Connection connection, Exception failure) {
     try {
-      connection.rollback();
+      if (!connection.isClosed()) {
+        connection.rollback();
+        connection.setAutoCommit(true);
+      }
     } catch (SQLException second) {
       failure.addSuppressed(second);
     }

@@ -1,5 +1,6 @@
 package dev.waybill.enqueue;
 
+import dev.waybill.db.Database;
 import jakarta.inject.Inject;
 import jakarta.inject.Singleton;
 import java.sql.Array;
@@ -59,11 +60,11 @@ public final class Queue {
       FROM (SELECT coalesce(?::timestamptz, now() + ?::bigint * interval '1 millisecond') AS run_at) at
       """;
 
-  private final DataSource dataSource;
+  private final Database database;
 
   @Inject
   Queue(DataSource dataSource) {
-    this.dataSource = dataSource;
+    this.database = new Database(dataSource);
   }
 
   /**
@@ -72,9 +73,7 @@ public final class Queue {
    * was if it rolls back; outside of one it is there at once.
    */
   public long enqueue(NewJob job) throws SQLException {
-    try (Connection connection = dataSource.getConnection()) {
-      return enqueue(connection, job);
-    }
+    return database.run(connection -> enqueue(connection, job));
   }
 
   /**

@@ -345,6 +345,11 @@ final class Pool implements Running.Home {
 
   private void work(Running attempt) {
     try {
+      if (!attempt.begin()) {
+        attempt.end();
+        leaveUnbegun(attempt);
+        return;
+      }
       Outcome outcome = outcomeOf(attempt);
       long took = System.nanoTime() - attempt.startNanos();
       usualNanos.setPlain(usualNanos.getPlain() + (took - usualNanos.getPlain()) / 16);
@@ -403,8 +408,7 @@ final class Pool implements Running.Home {
     }
     Outcome outcome;
     try {
-      outcome =
-          attempt.begin() ? duties.run(job, attempt) : Outcome.retry("stopped before it began");
+      outcome = duties.run(job, attempt);
     } catch (Throwable failure) {
       // An Error of a handler is the handler's failure, like any other: the service goes on.
       outcome = Outcome.retry(ErrorText.of(failure));
@@ -427,6 +431,18 @@ final class Pool implements Running.Home {
       case LEASE_LOST -> Outcome.retry("the lease could not be kept");
       case DRAIN -> new Outcome.Release();
     };
+  }
+
+  /**
+   * No thread came for it in time, or its claim was answered late: its handler was never called, so
+   * it uses no attempt as long as it holds its lease. Its slot stays taken until its thread came.
+   */
+  void leaveUnbegun(Running attempt) {
+    if (attempt.leaseOver()) {
+      attempt.leave();
+    } else if (attempt.settle(new Outcome.Release())) {
+      LOG.warnf("not begun, given back %s", attempt.job());
+    }
   }
 
   /**

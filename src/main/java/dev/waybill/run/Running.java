@@ -162,12 +162,29 @@ final class Running implements JobContext, Holder {
   }
 
   /**
-   * From its own thread, before the handler. False: it was told to stop before it could begin, and
-   * perhaps somebody else has the job by now.
+   * From its own thread, before the handler. False: it was told to stop before it could begin, or
+   * its lease is over, and perhaps somebody else has the job by now. The handler must not be called
+   * then.
    */
   boolean begin() {
     thread = Thread.currentThread();
+    if (leaseOver()) {
+      boolean _ = stop(Stop.LEASE_LOST);
+    }
     return stop == null;
+  }
+
+  /**
+   * Its handler was not called, and is not any more: it has no thread, and the one that comes will
+   * find that it shall stop. In this order, since {@link #end} is what takes the thread away.
+   */
+  boolean neverBegins() {
+    return stop != null && thread == null && !handlerReturned;
+  }
+
+  /** By our own clock, which is never late. */
+  boolean leaseOver() {
+    return System.nanoTime() - leaseEndNanos >= 0;
   }
 
   /** From its own thread, after the handler: a late interrupt must not hit what comes then. */
@@ -218,6 +235,18 @@ final class Running implements JobContext, Holder {
       told(Settled.GIVEN_UP);
     }
     return true;
+  }
+
+  /**
+   * Instead of an outcome, for a handler that was never called: its lease is over, so the job is
+   * the reaper's. Given back by us it would have no bound.
+   */
+  void leave() {
+    if ((mark(HANDED_OVER) & HANDED_OVER) == 0) {
+      outcome = new Outcome.Release();
+      settler.expectNoMore();
+      told(Settled.GIVEN_UP);
+    }
   }
 
   @Override

@@ -82,17 +82,19 @@ final class Watch {
         if (attempt.timedOut(now)) {
           attempt.stop(Running.Stop.TIMEOUT);
         }
-        if (attempt.overdue(now) && !attempt.returned()) {
+        long leftNanos = attempt.leaseEndNanos() - now;
+        boolean lost = leftNanos <= 0 && attempt.stop(Running.Stop.LEASE_LOST);
+        if (lost) {
+          LOG.warnf("lease not extended in time, attempt stopped %s", attempt.job());
+        }
+        if (attempt.neverBegins()) {
+          pool.leaveUnbegun(attempt);
+        } else if (attempt.overdue(now) && !attempt.returned()) {
           pool.abandon(
               attempt, Outcome.retry("timeout, and the handler did not heed its interrupt"));
-          continue;
-        }
-        long leftNanos = attempt.leaseEndNanos() - now;
-        if (leftNanos <= 0 && attempt.stop(Running.Stop.LEASE_LOST)) {
-          LOG.warnf("lease not extended in time, handler interrupted %s", attempt.job());
-        } else if (leftNanos < leaseNanos(attempt) * 2 / 3) {
+        } else if (!lost && leftNanos < leaseNanos(attempt) * 2 / 3) {
           due.add(attempt);
-        } else if (now - attempt.startNanos() > ASK_EVERY_NANOS) {
+        } else if (!lost && now - attempt.startNanos() > ASK_EVERY_NANOS) {
           old.add(attempt);
         }
       }

@@ -387,10 +387,7 @@ final class CrashIT {
       java.util.function.Predicate<String> statement, Moment moment) throws Exception {
     database.policy("echo", "lease_ms = 5000");
     try (var proxy = new CuttingProxy(TestPostgres.shared().port())) {
-      ServiceProcess process =
-          ServiceProcess.on(database.through(proxy.port()))
-              .with("WAYBILL_POOLS", "default=echo:8")
-              .startReady();
+      ServiceProcess process = ServiceProcess.on(database.through(proxy.port())).startReady();
       var log = new EnqueueLog();
       proxy.cut(statement, moment, 3);
       try (var _ = new Load(log, "echo", "").bySql(database, 3)) {

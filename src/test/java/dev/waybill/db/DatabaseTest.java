@@ -1,13 +1,26 @@
 package dev.waybill.db;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
+import io.agroal.api.AgroalDataSource;
+import java.io.FilterInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.sql.Connection;
 import java.sql.SQLException;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
+import javax.net.SocketFactory;
+import org.awaitility.Awaitility;
 import org.flywaydb.core.api.FlywayException;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -47,6 +60,111 @@ class DatabaseTest {
                     }
                   }));
       assertEquals(0, jobs(), failure.toString());
+    }
+  }
+
+  /** Sockets on which the next read may find no stack any more. */
+  public static final class Shallow extends SocketFactory {
+
+    static final AtomicBoolean NEXT = new AtomicBoolean();
+
+    @Override
+    public Socket createSocket() {
+      return new Socket() {
+        @Override
+        public InputStream getInputStream() throws IOException {
+          return new FilterInputStream(super.getInputStream()) {
+            @Override
+            public int read(byte[] buffer, int from, int length) throws IOException {
+              if (NEXT.compareAndSet(true, false)) {
+                throw new StackOverflowError("in the middle of an answer");
+              }
+              return super.read(buffer, from, length);
+            }
+          };
+        }
+      };
+    }
+
+    @Override
+    public Socket createSocket(String host, int port) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public Socket createSocket(String host, int port, InetAddress from, int fromPort) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public Socket createSocket(InetAddress host, int port) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public Socket createSocket(InetAddress host, int port, InetAddress from, int fromPort) {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  private static List<@Nullable String> say(Connection connection, String what)
+      throws SQLException {
+    return TestDatabase.column(connection, "SELECT ?", what);
+  }
+
+  @Test
+  void nobody_reads_the_answer_that_an_error_cut_off() throws SQLException {
+    try (AgroalDataSource pool = DB.over(Shallow.class)) {
+      var database = new Database(pool);
+      assertEquals(List.of("before"), database.run(c -> say(c, "before")));
+      for (int i = 0; i < 100; i++) { // More than the pool has: each has its place there again.
+        String theirs = "theirs " + i;
+        String ours = "ours " + i;
+        Shallow.NEXT.set(true);
+        StackOverflowError _ =
+            assertThrows(
+                StackOverflowError.class,
+                i % 2 == 0
+                    ? () -> database.run(c -> say(c, theirs))
+                    : () -> database.transaction(c -> say(c, theirs)));
+        assertEquals(List.of(ours), database.run(c -> say(c, ours)));
+      }
+    }
+  }
+
+  @Test
+  void a_connection_on_which_an_error_came_is_used_by_nobody_else() throws SQLException {
+    try (AgroalDataSource pool = DB.apart("errors")) {
+      var database = new Database(pool);
+      Database.Work<String> pid =
+          c -> String.valueOf(TestDatabase.column(c, "SELECT pg_backend_pid()").getFirst());
+      String first = database.run(pid);
+      var pids = new ArrayList<>(List.of(first));
+      OutOfMemoryError _ =
+          assertThrows(
+              OutOfMemoryError.class,
+              () ->
+                  database.transaction(c -> {
+                    TestDatabase.execute(c, INSERT);
+                    pids.add(pid.on(c));
+                    throw new OutOfMemoryError("x");
+                  }));
+      assertEquals(List.of(first, first), pids, "the pool gives the same again");
+      assertNotEquals(first, database.run(pid));
+      Awaitility.await("its backend ends")
+          .until(() ->
+              DB.is("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ?::int)", first));
+      assertEquals(0, jobs());
+      // What the work itself refuses costs no connection.
+      String second = database.run(pid);
+      IllegalStateException _ =
+          assertThrows(
+              IllegalStateException.class,
+              () ->
+                  database.transaction(c -> {
+                    throw new IllegalStateException("x");
+                  }));
+      assertEquals(second, database.run(pid));
     }
   }
 

@@ -518,6 +518,68 @@ class PoolsTest {
     }
   }
 
+  private Outcome attempts(JsonNode payload, JobContext context) {
+    said.add("attempt " + context.attempt());
+    return Outcome.done();
+  }
+
+  @Test
+  void a_job_that_no_thread_came_for_in_its_time_goes_back_with_its_attempt() throws Exception {
+    policy("timeout_ms", 50);
+    int carriers = Runtime.getRuntime().availableProcessors();
+    try (var _ =
+        new TestHouse(DB, "p=*:" + (carriers + 1))
+            .with(
+                "busy",
+                (_, _) -> {
+                  said.add("at work");
+                  while (gate.getCount() > 0) {
+                    Thread.onSpinWait();
+                  }
+                  return Outcome.done();
+                })
+            .with("k", this::attempts)
+            .start()) {
+      DB.enqueue("busy", carriers);
+      await().until(() -> said.size() == carriers);
+      long id = DB.enqueue("k");
+      await().until(() -> DB.is("SELECT attempts IS NOT NULL FROM waybill.jobs WHERE id = ?", id));
+      assertEquals(
+          "ready 0 0 release",
+          DB.text(
+              """
+              SELECT concat_ws(' ', state, attempt, crashes, attempts->0->>'outcome') FROM waybill.jobs WHERE id = ?
+              """,
+              id));
+      gate.countDown();
+      waitForState(id, "done");
+      assertEquals(List.of("attempt 1"), said.stream().skip(carriers).toList());
+    }
+  }
+
+  /** As when the process was frozen meanwhile. */
+  @Test
+  void a_job_whose_claim_was_answered_after_its_lease_is_not_begun_and_left_to_the_reaper()
+      throws Exception {
+    policy("lease_ms", 1_000);
+    try (var house = new TestHouse(DB, "p=*:4").with("k", this::attempts)) {
+      var answered = new CountDownLatch(1);
+      house.heard.holding = answered;
+      house.start();
+      long id = DB.enqueue("k");
+      await().until(() -> house.heard("claimed " + id));
+      await().until(() -> DB.is("SELECT lease_until < now() FROM waybill.jobs"));
+      answered.countDown();
+      await().until(() -> house.heard("settled " + id + " release GIVEN_UP"));
+      assertEquals(1, house.heard.lines.stream().filter(("lost " + id)::equals).count());
+      assertEquals("running 1", DB.text("SELECT concat_ws(' ', state, attempt) FROM waybill.jobs"));
+      assertEquals(Map.of("k", 1L), new Reaper(DB.database()).reap());
+      waitForState(id, "done");
+      assertEquals(List.of("attempt 2"), List.copyOf(said));
+      assertTrue(DB.is("SELECT crashes = 1 FROM waybill.jobs_done"));
+    }
+  }
+
   /** Handlers as short as these share threads. */
   @Test
   void an_interrupt_that_a_handler_leaves_behind_does_not_reach_the_next() throws Exception {
@@ -813,6 +875,7 @@ class PoolsTest {
    */
   @Test
   void a_wedged_claim_loop_is_not_live_and_one_that_goes_on_is() throws Exception {
+    policy("lease_ms", 600_000); // Or it would be the reaper's when the loop goes on.
     var wedge = new CountDownLatch(1);
     try (var house =
         new TestHouse(DB, "wedged=k:5;turning=other:5")
