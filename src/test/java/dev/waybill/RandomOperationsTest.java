@@ -105,8 +105,8 @@ class RandomOperationsTest {
   void the_database_does_what_the_model_does() throws Exception {
     DB.execute(
         """
-        INSERT INTO waybill.kinds (kind, max_attempts, backoff_base_ms, backoff_jitter, retention_ms)
-        VALUES ('kept', 3, 3600000, false, 86400000), ('brief', 3, 3600000, false, 0)
+        INSERT INTO waybill.kinds (kind, max_attempts, backoff_base_ms, backoff_jitter, retention_ms, lease_ms)
+        VALUES ('kept', 3, 3600000, false, 86400000, 86400000), ('brief', 3, 3600000, false, 0, 86400000)
         """);
     KINDS.forEach(kind -> limits.put(kind, 3));
     rooms.policies().refresh();

@@ -102,7 +102,7 @@ public final class TestDatabase implements BeforeAllCallback, BeforeEachCallback
   @Override
   public void beforeAll(ExtensionContext context) throws SQLException {
     // Generous, for machines that others use as well; and quick to see what has happened.
-    Awaitility.setDefaultTimeout(Duration.ofSeconds(30));
+    Awaitility.setDefaultTimeout(Duration.ofSeconds(60));
     Awaitility.setDefaultPollInterval(Duration.ofMillis(20));
     String name = "test_" + COUNT.incrementAndGet();
     try (Connection connection = Server.POSTGRES.getPostgresDatabase().getConnection();

@@ -111,7 +111,7 @@ class AlertsTest {
                 daily,
                 Optional.ofNullable(webhook),
                 webhook == null ? Optional.empty() : Optional.of(SECRET)),
-            TestWebhooks.of("waybill.push.timeout", "3s", "waybill.push.connect-timeout", "1s"),
+            TestWebhooks.of("waybill.push.timeout", "30s", "waybill.push.connect-timeout", "10s"),
             ended::add);
     alerts.check();
     alerts.start();

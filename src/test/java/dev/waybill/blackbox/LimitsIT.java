@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.awaitility.Awaitility;
@@ -111,22 +112,26 @@ final class LimitsIT {
 
   @Test
   void a_refusal_says_when_to_come_again() throws Exception {
-    limit("soon", "{\"ratePerSecond\": 0.1, \"burst\": 2}");
+    limit("soon", "{\"ratePerSecond\": 0.01, \"burst\": 2}");
     one.post("/v1/jobs", job("soon")).is(201);
     two.post("/v1/jobs", job("soon")).is(201);
     Door.Reply refused = one.post("/v1/jobs", job("soon")).isProblem(429, "tenant-rate", "tenant");
     int seconds = Integer.parseInt(refused.header("Retry-After"));
-    assertTrue(seconds >= 7 && seconds <= 10, "Retry-After: " + seconds);
+    assertTrue(seconds >= 70 && seconds <= 100, "Retry-After: " + seconds);
     limit("full", "{\"backlogMax\": 2}");
     one.lines("/v1/jobs/batch", jobs("full", 2)).is(201);
     Door.Reply full = two.post("/v1/jobs", job("full")).isProblem(429, "tenant-backlog", "tenant");
-    assertEquals("1", full.header("Retry-After"));
+    // Twenty times as long as it took to count.
+    int soon = Integer.parseInt(full.header("Retry-After"));
+    assertTrue(soon >= 1 && soon <= 60, "Retry-After: " + soon);
   }
 
   @Test
   void two_processes_and_sql_together_get_the_rate() throws Exception {
     limit("many", "{\"ratePerSecond\": 100, \"burst\": 10}");
     long begin = System.nanoTime();
+    var last = new AtomicLong(begin);
+    var stood = new AtomicLong();
     int let = 0;
     try (var threads = Executors.newFixedThreadPool(6)) {
       var parts = new ArrayList<Future<Integer>>();
@@ -138,6 +143,9 @@ final class LimitsIT {
               int in = 0;
               while (System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(4)) {
                 in += sql ? bySql() : door.post("/v1/jobs", job("many")).status() == 201 ? 1 : 0;
+                long now = System.nanoTime();
+                long gap = now - last.getAndUpdate(before -> Math.max(before, now));
+                stood.addAndGet(gap > TimeUnit.MILLISECONDS.toNanos(50) ? gap : 0);
               }
               return in;
             }));
@@ -148,7 +156,9 @@ final class LimitsIT {
     }
     double allowed = 10 + 100 * (System.nanoTime() - begin) / 1e9;
     assertTrue(let <= allowed * 1.05 + 6, let + " of " + allowed);
-    assertTrue(let >= allowed * 0.6, let + " of " + allowed);
+    // What comes while nobody asks, because this machine stands still, is lost but for a burst.
+    double least = 10 + 100 * (last.get() - begin - stood.get()) / 1e9;
+    assertTrue(let >= least * 0.6, let + " of " + least);
     assertEquals(let, waiting("many"));
   }
 
@@ -295,7 +305,7 @@ final class LimitsIT {
         clients.add(client);
       }
       Awaitility.await("all places are taken")
-          .atMost(Duration.ofSeconds(20))
+          .atMost(ServiceProcess.PATIENCE)
           .until(() -> streamed(at) == 429);
       at.call("GET", "/v1/jobs?limit=1", java.util.Map.of("Accept", Door.LINES_TYPE), "")
           .isProblem(429, "too-many", "");
@@ -306,7 +316,7 @@ final class LimitsIT {
       }
     }
     Awaitility.await("they are free again")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(ServiceProcess.PATIENCE)
         .until(() -> streamed(at) == 200);
   }
 

@@ -124,7 +124,9 @@ final class ManyPodsIT {
               SELECT count(*) OVER (ORDER BY started_at RANGE BETWEEN CURRENT ROW AND '1 second' FOLLOWING) AS n
               FROM waybill.jobs_done) t
             """);
-    assertTrue(most <= 20 * 1.05 + 2, "begun in some second: " + most);
+    // What is begun by a claim that was held up counts from when that began: a bucket more now and
+    // then. Each process by itself would begin 20, which makes 40.
+    assertTrue(most <= 20 * 1.05 + 7, "begun in some second: " + most);
   }
 
   /** A slow handler and few slots, so that the flood takes far longer than the test. */

@@ -9,7 +9,6 @@ import io.restassured.config.RestAssuredConfig;
 import io.restassured.response.Response;
 import io.restassured.specification.RequestSpecification;
 import java.sql.SQLException;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -182,7 +181,7 @@ final class OperationsIT {
   private String dead(String job) {
     long id = Long.parseLong(id(send(201, "enqueue", job)));
     Awaitility.await("it is dead")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(ServiceProcess.PATIENCE)
         .until(() -> database.state(id).equals("dead"));
     return String.valueOf(id);
   }

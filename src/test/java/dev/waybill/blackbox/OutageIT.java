@@ -115,7 +115,7 @@ final class OutageIT {
           proxy.swallow();
           outage(process);
           proxy.swallowNoMore();
-          awaitReadyWithin(process, Duration.ofSeconds(10));
+          awaitReadyWithin(process, Duration.ofSeconds(30));
         }
         int before = log.size();
         Awaitility.await("load").atMost(PATIENCE).until(() -> log.size() > before + 100);
@@ -145,7 +145,7 @@ final class OutageIT {
         } finally {
           cluster.thaw();
         }
-        awaitReadyWithin(process, Duration.ofSeconds(10));
+        awaitReadyWithin(process, Duration.ofSeconds(30));
       }
       ids.add(database.enqueue("echo", "{}"));
       Invariants.check(database, EnqueueLog.of(ids));
@@ -161,14 +161,14 @@ final class OutageIT {
   void leases_outlive_a_server_without_connections() throws Exception {
     try (TestPostgres cluster = TestPostgres.own(40)) {
       TestDatabase database = cluster.newDatabase();
-      database.policy("sleep", "lease_ms = 2000");
+      database.policy("sleep", "lease_ms = 5000");
       ServiceProcess process = ServiceProcess.on(database).startReady();
-      List<Long> ids = new ArrayList<>(database.enqueueMany("sleep", "{\"ms\": 15000}", 5));
+      List<Long> ids = new ArrayList<>(database.enqueueMany("sleep", "{\"ms\": 25000}", 5));
       awaitRunning(database, 5);
       var taken = new ArrayList<Connection>();
       try (var _ = new Pulse(process)) {
         takeAll(database, taken);
-        for (int round = 0; round < 5; round++) {
+        for (int round = 0; round < 9; round++) { // Longer than a lease.
           endEngine(taken.getFirst());
           takeAll(database, taken);
           TimeUnit.SECONDS.sleep(1);
@@ -181,7 +181,7 @@ final class OutageIT {
         for (Connection connection : taken) {
           connection.close();
         }
-        awaitReadyWithin(process, Duration.ofSeconds(10));
+        awaitReadyWithin(process, Duration.ofSeconds(30));
       }
       ids.add(database.enqueue("echo", "{}"));
       Invariants.check(database, EnqueueLog.of(ids));
@@ -246,7 +246,10 @@ final class OutageIT {
       }
       System.out.printf(
           "OutageIT: mean claim under a held snapshot, ms by 10,000 jobs: %s%n", claims);
-      assertTrue(claims.getLast() < 3 * claims.getFirst() + 5, claims::toString);
+      // Of two each, in one of which this machine may have stood still.
+      double first = Math.min(claims.get(0), claims.get(1));
+      double last = Math.min(claims.get(4), claims.get(5));
+      assertTrue(last < 3 * first + 5, claims::toString);
       forgotten.rollback();
     }
     Invariants.check(database, EnqueueLog.of(ids));

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.awaitility.Awaitility;
 import org.junit.jupiter.api.extension.AfterAllCallback;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeAllCallback;
@@ -23,6 +24,8 @@ final class Processes
 
   @Override
   public void beforeAll(ExtensionContext context) {
+    // Ten seconds would be the default: generous, for machines that others use as well.
+    Awaitility.setDefaultTimeout(ServiceProcess.PATIENCE);
     beforeClass.addAll(ServiceProcess.started());
   }
 

@@ -115,7 +115,8 @@ final class PullIT {
 
   @Test
   void a_client_that_hung_up_while_it_waited_takes_no_job() throws Exception {
-    ServiceProcess service = start();
+    ServiceProcess service =
+        ServiceProcess.on(database).with("WAYBILL_PULL_POLLS_MAX", "1").startReady();
     try (Socket gone = poll(service.port(), WAIT_LONG)) {
       Awaitility.await("it waits")
           .atMost(PATIENCE)
@@ -124,6 +125,11 @@ final class PullIT {
                   == 1);
       gone.shutdownOutput();
     }
+    Awaitility.await("its place is free, long before its wait would have been over")
+        .atMost(Duration.ofSeconds(10))
+        .until(() ->
+            service.rest().post("/v1/leases", "{\"kinds\": [\"mail\"], \"wait\": 0}").status()
+                == 200);
     List<Long> ids = database.enqueueMany("mail", "{}", 1);
     JsonNode job =
         ok(service.rest().post("/v1/leases", "{\"kinds\": [\"mail\"], \"wait\": 15}"))
@@ -396,11 +402,11 @@ final class PullIT {
       return;
     }
     database.policy(
-        "greet", "backoff_base_ms = 10, backoff_jitter = false, max_attempts = 3, lease_ms = 2000");
+        "greet", "backoff_base_ms = 10, backoff_jitter = false, max_attempts = 3, lease_ms = 5000");
     ServiceProcess service = start();
     long good = database.enqueue("greet", "{\"name\": \"Ada\"}");
     long bad = database.enqueue("greet", "{}");
-    long slow = database.enqueue("greet", "{\"name\": \"Bob\", \"seconds\": 4}");
+    long slow = database.enqueue("greet", "{\"name\": \"Bob\", \"seconds\": 8}");
     Path log = Path.of("target", "blackbox", "example-" + language + ".log");
     Files.createDirectories(log.getParent());
     var builder =
@@ -421,7 +427,7 @@ final class PullIT {
       assertEquals("\"Hello, Ada!\"", service.rest().job(good).at("/result/greeting").toString());
       assertEquals(
           1, service.rest().job(slow).get("attempt").asInt(), "its lease was kept while it ran");
-      long last = database.enqueue("greet", "{\"name\": \"Eve\", \"seconds\": 2}");
+      long last = database.enqueue("greet", "{\"name\": \"Eve\", \"seconds\": 4}");
       Awaitility.await("it works the last one")
           .atMost(PATIENCE)
           .until(() -> database.state(last).equals("running"));

@@ -31,7 +31,7 @@ import org.junit.jupiter.api.io.TempDir;
 final class PushIT {
 
   private static final String SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
   private static final String CANARY = "canary-5f2b-in-the-payload";
 
   private record Got(String path, String body, HttpHeaders headers) {}
@@ -199,7 +199,7 @@ final class PushIT {
     again.start();
     try {
       Awaitility.await("all done")
-          .atMost(Duration.ofSeconds(60))
+          .atMost(Duration.ofMinutes(2))
           .until(
               () -> database.number("SELECT count(*) FROM waybill.jobs WHERE kind = 'down'") == 0);
     } finally {

@@ -9,7 +9,6 @@ import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.SQLException;
 import java.sql.Statement;
-import java.time.Duration;
 import java.util.List;
 import org.awaitility.Awaitility;
 import org.junit.jupiter.api.BeforeEach;
@@ -106,19 +105,19 @@ final class RolesIT {
         database.truth("SELECT to_regclass('waybill.' || ?) IS NOT NULL", last),
         last + " was made again");
     Awaitility.await("both days are dropped")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(ServiceProcess.PATIENCE)
         .until(() ->
             database.number(
                     "SELECT count(*) FROM waybill.done_partitions() WHERE ends < now() - interval '2 days'")
                 == 0);
     Awaitility.await("their jobs are counted as purged")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(ServiceProcess.PATIENCE)
         .until(() ->
             database.number("SELECT coalesce(sum(n), 0) FROM waybill.tally WHERE what = 'purged'")
                 == 25);
     long id = database.enqueue("echo", "{}");
     Awaitility.await("work goes on")
-        .atMost(Duration.ofSeconds(10))
+        .atMost(ServiceProcess.PATIENCE)
         .until(() -> database.state(id).equals("done"));
     assertEquals(
         List.of(),
@@ -137,7 +136,7 @@ final class RolesIT {
     List<Long> ids = database.enqueueMany("echo", "{}", 2000);
     Invariants.check(database, EnqueueLog.of(ids));
     Awaitility.await("jobs was vacuumed")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(ServiceProcess.PATIENCE)
         .until(() ->
             database.truth(
                 "SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relid = 'waybill.jobs'::regclass"));
@@ -236,6 +235,6 @@ final class RolesIT {
         .with("WAYBILL_MIGRATE", "never")
         .startReady();
     long id = late.enqueue("echo", "{}");
-    Awaitility.await().atMost(Duration.ofSeconds(10)).until(() -> late.state(id).equals("done"));
+    Awaitility.await().atMost(ServiceProcess.PATIENCE).until(() -> late.state(id).equals("done"));
   }
 }

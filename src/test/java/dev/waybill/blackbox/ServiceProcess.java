@@ -19,7 +19,7 @@ import org.awaitility.Awaitility;
 /** One process of the service, started from the artifact that the build made. */
 final class ServiceProcess implements AutoCloseable {
 
-  static final Duration PATIENCE = Duration.ofSeconds(60);
+  static final Duration PATIENCE = Duration.ofSeconds(90);
 
   private static final AtomicInteger NUMBER = new AtomicInteger();
   private static final List<ServiceProcess> STARTED = new CopyOnWriteArrayList<>();

@@ -174,7 +174,7 @@ final class TestPostgres implements AutoCloseable {
     Optional<ProcessHandle> postmaster = ProcessHandle.of(pid);
     Signals.send("QUIT", pid);
     Awaitility.await("the postmaster is gone")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(Duration.ofSeconds(60))
         .until(() -> postmaster.map(p -> !p.isAlive()).orElse(true));
     server.close(); // Only its lock on the data directory is left to be given back.
   }
@@ -182,7 +182,7 @@ final class TestPostgres implements AutoCloseable {
   void startAgain() {
     server = launch();
     Awaitility.await("the cluster answers")
-        .atMost(Duration.ofSeconds(30))
+        .atMost(Duration.ofSeconds(60))
         .ignoreExceptions()
         .until(() -> {
           try (var connection =

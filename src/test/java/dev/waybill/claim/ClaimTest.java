@@ -60,14 +60,20 @@ class ClaimTest {
   /** Both compute all bits, and neither sees the other's rows before its commit. */
   @Test
   void two_that_ask_to_be_woken_at_once_lose_no_bit() throws Exception {
-    Claimer claimer = jobs.claimer("k");
     try (Connection other = DB.connect();
+        Connection patient = DB.connect();
         var executor = Executors.newVirtualThreadPerTaskExecutor()) {
       other.setAutoCommit(false);
       TestDatabase.execute(other, "SELECT waybill.arm('{other}')");
+      // A claimer gives up after a second, and that may be over before the other commits here.
+      patient.setAutoCommit(false);
+      TestDatabase.execute(patient, "SET LOCAL lock_timeout = '1min'");
+      TestDatabase.execute(patient, "SET LOCAL statement_timeout = '1min'");
       Future<@Nullable Void> arming =
           executor.submit(() -> {
-            claimer.arm();
+            TestDatabase.execute(patient, "SELECT waybill.arm('{k}')");
+            patient.commit();
+            patient.setAutoCommit(true);
             return null;
           });
       await().until(() -> DB.is("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"));
@@ -180,7 +186,7 @@ class ClaimTest {
       TestDatabase.execute(producer, door);
       assertEquals(1, DB.number("SELECT count(*) FROM waybill.jobs"));
       assertTrue(DB.is("SELECT NOT armed FROM waybill.waiting WHERE kind = 'k'"));
-      PGNotification[] heard = hears.unwrap(PGConnection.class).getNotifications(1_000);
+      PGNotification[] heard = hears.unwrap(PGConnection.class).getNotifications(30_000);
       assertEquals(List.of("k"), Stream.of(heard).map(PGNotification::getParameter).toList());
       TestDatabase.execute(hears, "UNLISTEN waybill");
     }

@@ -32,7 +32,7 @@ class LeasesTest {
     Claimed job = jobs.running("k");
     DB.execute("UPDATE waybill.jobs SET lease_until = now() + interval '1 second'");
     assertEquals(Set.of(job.id()), leases().extend(List.of(TestJobs.held(job))));
-    assertTrue(DB.is("SELECT lease_until > now() + interval '29 seconds' FROM waybill.jobs"));
+    assertTrue(DB.is("SELECT lease_until > now() + interval '15 seconds' FROM waybill.jobs"));
   }
 
   @Test

@@ -14,6 +14,8 @@ import java.net.Socket;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -49,26 +51,36 @@ class ListenerTest {
     DB.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " + OURS);
   }
 
+  /**
+   * It asks every five seconds by itself. Five within a second before three that are not: with no
+   * more than that it would pass once in two hundred runs, and a machine that stands still twice
+   * does no harm.
+   */
   @Test
   void what_is_notified_is_heard_at_once() throws SQLException {
-    for (int i = 2; i <= 4; i++) {
-      int times = i;
+    int times = 1;
+    int slow = 0;
+    while (times - slow < 6) {
+      int next = ++times;
+      long begin = System.nanoTime();
       DB.execute("SELECT pg_notify('waybill', 'k')");
-      await().atMost(Duration.ofSeconds(2)).until(() -> heard.get() == times);
+      await().until(() -> heard.get() == next);
+      slow += System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(1) ? 0 : 1;
+      assertTrue(slow < 3, "heard, and not at once");
     }
+    int last = times + 1;
     DB.execute("SELECT pg_notify('another', 'k')");
     DB.execute("SELECT pg_notify('waybill', 'k')");
-    await().until(() -> heard.get() == 5);
-    assertEquals(5, heard.get());
+    await().until(() -> heard.get() == last);
+    assertEquals(last, heard.get());
   }
 
   @Test
   void a_broken_connection_is_noticed_and_replaced_and_something_may_have_been_missed()
       throws SQLException {
     breakIt();
-    await().until(() -> !listener.connected());
-    await().until(listener::connected);
     await().until(() -> heard.get() == 2);
+    assertTrue(listener.connected());
     DB.execute("SELECT pg_notify('waybill', 'k')");
     await().until(() -> heard.get() == 3);
   }
@@ -87,6 +99,7 @@ class ListenerTest {
         DB.execute("SELECT pg_notify('waybill', 'lost')");
         assertTrue(there.connected(), "nothing to be seen of it yet");
         await().until(() -> !there.connected());
+        wire.letIn();
         await().until(there::connected);
         await().until(() -> heardThere.get() == 2);
         DB.execute("SELECT pg_notify('waybill', 'k')");
@@ -97,7 +110,10 @@ class ListenerTest {
     }
   }
 
-  /** Passes on what is sent, until it is told to swallow all of it; connections made later live. */
+  /**
+   * Passes on what is sent, until it is told to swallow all of it; connections made later live,
+   * once they are let in: so it is seen that there is none, however slow the one is who looks.
+   */
   private static final class Wire implements AutoCloseable {
     private static final Pattern PORT = Pattern.compile(":(\\d+)/");
 
@@ -106,6 +122,7 @@ class ListenerTest {
     private final ServerSocket door = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final ConcurrentLinkedQueue<Socket> open = new ConcurrentLinkedQueue<>();
     private final AtomicInteger alive = new AtomicInteger();
+    private final Semaphore gate = new Semaphore(1);
 
     Wire(String url) throws IOException {
       Matcher port = PORT.matcher(url);
@@ -120,13 +137,20 @@ class ListenerTest {
     }
 
     void goDead() {
+      gate.acquireUninterruptibly();
       alive.incrementAndGet();
+    }
+
+    void letIn() {
+      gate.release();
     }
 
     private void accept() {
       try {
         while (true) {
           Socket client = door.accept();
+          gate.acquireUninterruptibly();
+          gate.release();
           var server = new Socket(door.getInetAddress(), serverPort);
           open.add(client);
           open.add(server);
@@ -167,7 +191,7 @@ class ListenerTest {
   @Test
   void it_does_not_end_with_the_connection_and_it_ends_when_told() throws Exception {
     breakIt();
-    assertTimeout(Duration.ofSeconds(5), listener::stop);
+    assertTimeout(Duration.ofSeconds(20), listener::stop);
     // A backend ends a moment after its connection.
     await().until(() -> DB.number("SELECT count(*) FROM pg_stat_activity WHERE " + OURS) == 0);
     assertFalse(

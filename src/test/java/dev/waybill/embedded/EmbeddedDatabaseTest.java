@@ -128,8 +128,10 @@ class EmbeddedDatabaseTest {
     Process holder = startInAnotherJvm();
     long server = PidFile.read(data().resolve("postgresql")).pid();
     holder.destroyForcibly().waitFor();
-    await().until(() -> !Files.exists(data().resolve("postgresql/postmaster.pid")));
-    await().until(() -> ProcessHandle.of(server).isEmpty());
+    await()
+        .atMost(Duration.ofSeconds(60))
+        .until(() -> !Files.exists(data().resolve("postgresql/postmaster.pid")));
+    await().atMost(Duration.ofSeconds(60)).until(() -> ProcessHandle.of(server).isEmpty());
     try (var database = EmbeddedDatabase.start(data())) {
       assertEquals(7, read(database));
     }
@@ -145,7 +147,7 @@ class EmbeddedDatabaseTest {
     try (var database = EmbeddedDatabase.start(data())) {
       assertEquals(7, read(database));
       // Its zombie stays for as long as process 1 leaves it.
-      await().until(() -> ProcessHandle.of(orphan).isEmpty());
+      await().atMost(Duration.ofSeconds(60)).until(() -> ProcessHandle.of(orphan).isEmpty());
     }
   }
 

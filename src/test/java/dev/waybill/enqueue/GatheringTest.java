@@ -256,21 +256,31 @@ class GatheringTest {
 
   @Test
   void who_finds_no_place_or_gets_no_turn_is_refused_and_its_job_never_was() throws Exception {
-    var narrow = new Gathering(dataSource, queue, 2, Duration.ofSeconds(3));
+    var narrow = new Gathering(dataSource, queue, 2, Duration.ofMinutes(5));
     Connection lock = hold();
-    var first = occupy(narrow);
-    var waiting = List.of(post(narrow, NewJob.of("k", "{}")), post(narrow, NewJob.of("k", "{}")));
-    await().pollInterval(Duration.ofMillis(1)).until(() -> narrow.waiting() == 2);
+    var told = occupy(narrow);
+    told.add(post(narrow, NewJob.of("k", "{}")));
+    told.add(post(narrow, NewJob.of("k", "{}")));
+    await().until(() -> narrow.waiting() == 2);
     SQLException full = refused(post(narrow, NewJob.of("k", "{}")));
     assertEquals(SqlState.TRY_AGAIN, SqlState.of(full));
-    for (var post : waiting) {
-      assertEquals(SqlState.TIMED_OUT, SqlState.of(refused(post)));
+    release(lock);
+    for (var post : told) {
+      assertEquals("ready", DB.state(post.get().id()));
+    }
+    assertEquals(WRITERS + 2, DB.number("SELECT count(*) FROM waybill.jobs"));
+
+    var hurried = new Gathering(dataSource, queue, 2, Duration.ofSeconds(1));
+    lock = hold();
+    var first = occupy(hurried);
+    for (int i = 0; i < 2; i++) {
+      assertEquals(SqlState.TIMED_OUT, SqlState.of(refused(post(hurried, NewJob.of("k", "{}")))));
     }
     release(lock);
     for (var post : first) {
       assertEquals("ready", DB.state(post.get().id()));
     }
-    assertEquals(WRITERS, DB.number("SELECT count(*) FROM waybill.jobs"));
+    assertEquals(2 * WRITERS + 2, DB.number("SELECT count(*) FROM waybill.jobs"));
   }
 
   @Test

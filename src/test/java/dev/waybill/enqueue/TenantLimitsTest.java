@@ -15,6 +15,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -103,6 +104,8 @@ class TenantLimitsTest {
   void many_sessions_together_get_the_rate_of_the_tenant() throws Exception {
     limit("a", 200.0, 20L, null);
     long begin = System.nanoTime();
+    var last = new AtomicLong(begin);
+    var stood = new AtomicLong();
     int in = 0;
     try (var threads = Executors.newFixedThreadPool(8)) {
       var parts = new ArrayList<Future<Integer>>();
@@ -112,6 +115,9 @@ class TenantLimitsTest {
               int mine = 0;
               while (System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(3)) {
                 mine += tries("a", 5);
+                long now = System.nanoTime();
+                long gap = now - last.getAndUpdate(before -> Math.max(before, now));
+                stood.addAndGet(gap > TimeUnit.MILLISECONDS.toNanos(50) ? gap : 0);
               }
               return mine;
             }));
@@ -123,7 +129,9 @@ class TenantLimitsTest {
     double seconds = (System.nanoTime() - begin) / 1e9;
     double allowed = 20 + 200 * seconds;
     assertTrue(in <= allowed * 1.05 + 8, in + " of " + allowed);
-    assertTrue(in >= allowed * 0.7, in + " of " + allowed);
+    // What comes while nobody asks, because this machine stands still, is lost but for a burst.
+    double least = 20 + 200 * (last.get() - begin - stood.get()) / 1e9;
+    assertTrue(in >= least * 0.7, in + " of " + least);
     assertEquals(in, waiting("a"));
   }
 
@@ -156,14 +164,14 @@ class TenantLimitsTest {
 
   @Test
   void more_than_a_burst_at_once_needs_a_full_bucket_and_leaves_a_debt() throws Exception {
-    limit("a", 0.5, 10L, null);
+    limit("a", 0.05, 10L, null);
     assertEquals(
         25,
         DB.column(
                 "SELECT waybill.enqueue_many('k', array_fill('{}'::jsonb, ARRAY[25]), tenant => 'a')")
             .size());
     String detail = String.valueOf(refused("WB001", () -> enqueue("a")).getDetail());
-    assertTrue(detail.matches("retry after 3[0-9]{4} ms"), detail);
+    assertTrue(detail.matches("retry after 3[0-9]{5} ms"), detail);
   }
 
   @Test
@@ -380,17 +388,23 @@ class TenantLimitsTest {
       other.setAutoCommit(false);
       // Whoever counts waits for this, and is cut short.
       lock.execute("LOCK TABLE waybill.jobs");
-      statement.execute("SET statement_timeout = '300ms'");
+      statement.execute("SET lock_timeout = 0");
+      statement.execute("SET statement_timeout = '2s'");
       PSQLException cut =
           assertThrows(
               PSQLException.class, () -> statement.execute("SELECT waybill.take_room('a', 1)"));
       assertEquals("57014", cut.getSQLState());
+      // Two seconds, and a minute more for this test to ask: who counts again waits, and is refused
+      // in another way.
+      DB.execute("UPDATE waybill.tenant_limits SET since = since + interval '1 minute'");
+      statement.execute("SET lock_timeout = '1s'");
+      statement.execute("SET statement_timeout = 0");
       String detail =
           String.valueOf(
               refused("WB002", () -> statement.execute("SELECT waybill.take_room('a', 1)"))
                   .getDetail());
-      assertTrue(detail.matches("retry after 1?[0-9]{3} ms"), detail);
-      statement.execute("SET statement_timeout = 0");
+      assertTrue(detail.matches("retry after [56][0-9]{4} ms"), detail);
+      DB.execute("UPDATE waybill.tenant_limits SET since = since - interval '1 minute'");
       other.rollback();
       other.setAutoCommit(true);
     }

@@ -202,7 +202,10 @@ class PullTest {
     int before = desk.rounds();
     Awaitility.await().pollDelay(Duration.ofMillis(2_500)).until(() -> true);
     int looks = desk.rounds() - before;
-    assertTrue(looks > 0 && looks < 20, looks + " looks in 2.5 s");
+    // Four or so, more on a machine that stands still meanwhile; each by itself a thousand and
+    // more.
+    assertTrue(looks < 100, looks + " looks in 2.5 s");
+    Awaitility.await().until(() -> desk.rounds() > before);
     DB.enqueue("k", 1_000);
     answers.forEach(answer -> assertEquals(1, answer.join().size()));
     assertEquals(0, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'ready'"));
@@ -267,7 +270,7 @@ class PullTest {
     Awaitility.await()
         .until(() -> DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'") == 0);
     while (done.get() < n) {
-      List<Leased> rest = enter(ask("k", 500), Duration.ofSeconds(5)).await();
+      List<Leased> rest = enter(ask("k", 500), LONG).await();
       assertTrue(!rest.isEmpty(), "lost: " + (n - done.get()));
       done.addAndGet(settle(rest, Outcome.done()));
     }
@@ -317,8 +320,11 @@ class PullTest {
     assertEquals(1, settle(lease(ask("k", 1)), Outcome.retry(Duration.ZERO, "boom")));
     jobs.promote();
     DB.execute("UPDATE waybill.jobs SET max_attempts = 1");
-    assertEquals(List.of(), enter(ask("k", 1), Duration.ofMillis(300)).await());
-    assertEquals("dead", DB.state(id));
+    Awaitility.await()
+        .until(() -> {
+          assertEquals(List.of(), enter(ask("k", 1), Duration.ofMillis(300)).await());
+          return DB.state(id).equals("dead");
+        });
     DB.auditIsClean();
   }
 

@@ -1,5 +1,6 @@
 package dev.waybill.retain;
 
+import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import dev.waybill.TestDatabase;
@@ -34,7 +35,13 @@ class VacuumTest {
     assertEquals(List.of(), vacuum(0).run(), "switched off");
     assertEquals(List.of(), vacuum(1_000_000).run());
     assertEquals(List.of("waybill.jobs"), vacuum(1_000).run());
-    assertEquals(0, dead());
+    // A snapshot of somebody else's, as autovacuum takes when it analyzes, keeps the dead for its
+    // time; and then the next vacuum takes them.
+    await()
+        .until(() -> {
+          var _ = vacuum(1).run();
+          return dead() == 0;
+        });
     assertEquals(3_000, DB.number("SELECT count(*) FROM waybill.jobs"));
   }
 

@@ -128,7 +128,11 @@ final class TestHouse implements AutoCloseable {
       };
   private final TestDatabase db;
   private final String plan;
-  private Duration drain = Duration.ofSeconds(10);
+  private Duration drain = Duration.ofSeconds(30);
+
+  /** Long: a machine that stands still does not make a handler deaf. */
+  private Duration grace = Duration.ofSeconds(30);
+
   final Heard heard = new Heard();
   final Policies policies;
   private Pools pools;
@@ -165,9 +169,15 @@ final class TestHouse implements AutoCloseable {
     return this;
   }
 
+  /** For handlers that heed no interrupt. */
+  TestHouse grants(Duration time) {
+    grace = time;
+    return this;
+  }
+
   private Pools pools() {
     var mapper = new ObjectMapper();
-    var settings = new Fixed(plan, drain, Duration.ofMillis(300));
+    var settings = new Fixed(plan, drain, grace);
     var settler = new Settler(db.database(), policies, new ResultWriter(mapper));
     var parts =
         new PoolParts(

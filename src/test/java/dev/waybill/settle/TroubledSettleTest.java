@@ -250,7 +250,8 @@ class TroubledSettleTest {
     refuse("true");
     try {
       CompletableFuture<Settled> told = handOver(job, job.leaseEndNanos());
-      assertTimeout(Duration.ofSeconds(8), settler::stop);
+      // Five seconds. Its lease would last for thirty, and ten minutes more.
+      assertTimeout(Duration.ofSeconds(20), settler::stop);
       assertEquals(Settled.GIVEN_UP, told.join());
     } finally {
       refuseNoMore();

@@ -99,7 +99,7 @@ class TracerTest {
                 ENDPOINT,
                 "http://127.0.0.1:" + collector.getAddress().getPort(),
                 "otel.exporter.otlp.timeout",
-                "500"));
+                "2000"));
     tracer.check();
     tracer.start();
     try {
