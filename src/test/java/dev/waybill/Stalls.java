@@ -16,7 +16,7 @@ import org.jspecify.annotations.Nullable;
 public final class Stalls implements AutoCloseable {
 
   /** Less is the usual give and take on few cores. */
-  private static final long LEAST_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+  private static final long LEAST_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
 

@@ -265,7 +265,7 @@ class RetentionTest {
   }
 
   /** Who waits behind those who wait for a reader waits as long as that reads, or a second. */
-  private static final int GAP_MILLIS = 300;
+  private static final int GAP_MILLIS = 200;
 
   /**
    * Claims and settles one job after the other. What the slowest took beyond what this machine
