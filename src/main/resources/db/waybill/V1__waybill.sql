@@ -560,6 +560,13 @@ RETURN CASE
   ELSE waybill.enqueue_any(kind, payload, tenant, priority, run_at, dedupe_key, max_attempts, tags, payload_version, traceparent)
 END;
 
+-- One of these is NULL. Called with the caller's fixed search_path.
+CREATE FUNCTION waybill.refuse_null(payloads jsonb[]) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'payloads[%] is NULL', array_position(payloads, NULL) USING ERRCODE = '22023', COLUMN = 'payloads',
+    HINT = 'For a job without content use ''{}''.';
+END $$;
+
 CREATE FUNCTION waybill.enqueue_many(
   kind text, payloads jsonb[], tenant text DEFAULT '', priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
   max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL
@@ -573,23 +580,21 @@ BEGIN
     RAISE EXCEPTION '% payloads in one call', cardinality(payloads) USING ERRCODE = '22023', COLUMN = 'payloads',
       HINT = format('At most %s; call it again in the same transaction.', (SELECT bulk_rows_max FROM waybill.limits));
   END IF;
-  IF array_position(payloads, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION 'payloads[%] is NULL', array_position(payloads, NULL) USING ERRCODE = '22023', COLUMN = 'payloads',
-      HINT = 'For a job without content use ''{}''.';
-  END IF;
   -- Room that is taken stays taken, so nobody may be refused for his payload after it.
   IF waybill.tenants_limited() THEN
-    PERFORM waybill.check_payload(p) FROM unnest(payloads) AS p WHERE NOT waybill.is_small(p);
+    PERFORM CASE WHEN p IS NULL THEN waybill.refuse_null(payloads) ELSE waybill.check_payload(p) END
+    FROM unnest(payloads) AS p WHERE waybill.is_small(p) IS NOT TRUE;
     PERFORM waybill.take_room(coalesce(enqueue_many.tenant, ''), cardinality(payloads));
   END IF;
-  -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first.
+  -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first, and array_position copies the
+  -- whole array for itself.
   RETURN QUERY
   INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
   SELECT false, (enqueue_many.run_at > now()) IS NOT TRUE, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one,
     coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
     enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
   FROM (SELECT unnest(payloads) AS one) p
-  WHERE waybill.is_small(p.one) OR waybill.check_payload(p.one)
+  WHERE waybill.is_small(p.one) OR CASE WHEN p.one IS NULL THEN waybill.refuse_null(payloads) ELSE waybill.check_payload(p.one) END
   RETURNING id;
   IF FOUND THEN
     PERFORM waybill.came(enqueue_many.kind, cardinality(payloads),
