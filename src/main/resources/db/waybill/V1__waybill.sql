@@ -275,9 +275,10 @@ END $$;
 
 -- What a small payload cannot be is not looked for in it: 500 bytes of jsonb are never nested 64 deep, and a number outside of a double's
 -- range prints at least 309 digits.
--- The planner puts this in place of the call. The size in bytes stands first: it is known without making text of a large payload.
+-- The planner puts this in place of the call. The size in bytes stands first: it is known without making text of a large payload. And the
+-- text is measured as it is made, with a byte for its end, since a value of type text would be a copy of it.
 CREATE FUNCTION waybill.is_small(payload jsonb) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN pg_column_size(payload) <= 500 AND octet_length(payload::text) <= 308;
+RETURN pg_column_size(payload) <= 500 AND pg_column_size(jsonb_out(payload)) <= 309;
 
 CREATE FUNCTION waybill.check_payload(payload jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -567,38 +568,45 @@ BEGIN
     HINT = 'For a job without content use ''{}''.';
 END $$;
 
+-- With a generic plan: a plan for these very arguments would take a copy of the array into itself, twice.
 CREATE FUNCTION waybill.enqueue_many(
   kind text, payloads jsonb[], tenant text DEFAULT '', priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
   max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL
 ) RETURNS SETOF bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
+DECLARE
+  jobs integer := cardinality(payloads);
+  later boolean := coalesce(enqueue_many.run_at > now(), false);
 BEGIN
   PERFORM waybill.check_job(enqueue_many.kind, enqueue_many.tenant, enqueue_many.priority, enqueue_many.run_at, NULL,
     enqueue_many.max_attempts, enqueue_many.tags, enqueue_many.payload_version, enqueue_many.traceparent);
-  IF cardinality(payloads) > (SELECT bulk_rows_max FROM waybill.limits) THEN
-    RAISE EXCEPTION '% payloads in one call', cardinality(payloads) USING ERRCODE = '22023', COLUMN = 'payloads',
+  IF jobs > (SELECT bulk_rows_max FROM waybill.limits) THEN
+    RAISE EXCEPTION '% payloads in one call', jobs USING ERRCODE = '22023', COLUMN = 'payloads',
       HINT = format('At most %s; call it again in the same transaction.', (SELECT bulk_rows_max FROM waybill.limits));
   END IF;
+  -- What is the same for all is worked out once.
+  tenant := coalesce(tenant, '');
+  priority := coalesce(priority, 0);
+  run_at := coalesce(run_at, now());
+  payload_version := coalesce(payload_version, 1);
   -- Room that is taken stays taken, so nobody may be refused for his payload after it.
   IF waybill.tenants_limited() THEN
     PERFORM CASE WHEN p IS NULL THEN waybill.refuse_null(payloads) ELSE waybill.check_payload(p) END
     FROM unnest(payloads) AS p WHERE waybill.is_small(p) IS NOT TRUE;
-    PERFORM waybill.take_room(coalesce(enqueue_many.tenant, ''), cardinality(payloads));
+    PERFORM waybill.take_room(enqueue_many.tenant, jobs);
   END IF;
-  -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first, and array_position copies the
-  -- whole array for itself.
+  -- One pass: each payload is checked where it is inserted. unnest in FROM would write them all down first, and array_position would copy
+  -- the array for itself.
   RETURN QUERY
   INSERT INTO waybill.jobs (plain, due, state, kind, payload, tenant, priority, run_at, max_attempts, tags, payload_version, traceparent)
-  SELECT false, (enqueue_many.run_at > now()) IS NOT TRUE, CASE WHEN enqueue_many.run_at > now() THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one,
-    coalesce(enqueue_many.tenant, ''), coalesce(enqueue_many.priority, 0), coalesce(enqueue_many.run_at, now()),
-    enqueue_many.max_attempts, enqueue_many.tags, coalesce(enqueue_many.payload_version, 1), enqueue_many.traceparent
+  SELECT false, NOT later, CASE WHEN later THEN 'scheduled' ELSE 'ready' END, enqueue_many.kind, p.one, enqueue_many.tenant, enqueue_many.priority,
+    enqueue_many.run_at, enqueue_many.max_attempts, enqueue_many.tags, enqueue_many.payload_version, enqueue_many.traceparent
   FROM (SELECT unnest(payloads) AS one) p
   WHERE waybill.is_small(p.one) OR CASE WHEN p.one IS NULL THEN waybill.refuse_null(payloads) ELSE waybill.check_payload(p.one) END
   RETURNING id;
   IF FOUND THEN
-    PERFORM waybill.came(enqueue_many.kind, cardinality(payloads),
-      CASE WHEN enqueue_many.run_at > now() THEN cardinality(payloads) ELSE 0 END);
+    PERFORM waybill.came(enqueue_many.kind, jobs, CASE WHEN later THEN jobs ELSE 0 END);
   END IF;
 END $$;
 

@@ -295,7 +295,7 @@ class EnqueueTest {
         CREATE FUNCTION before.caught(text, text) RETURNS boolean LANGUAGE plpgsql AS $$
         BEGIN RAISE EXCEPTION 'called by the right of %', current_user; END $$
         """);
-    for (String operator : List.of("=", "<>", "~", "!~", "||")) {
+    for (String operator : List.of("=", "<>", "~", "!~", "~~", "!~~", "||")) {
       DB.execute(
           "CREATE OPERATOR before."
               + operator
@@ -308,6 +308,7 @@ class EnqueueTest {
             "hashtext(text)",
             "pg_sequence_last_value(regclass)",
             "pg_column_size(jsonb)",
+            "jsonb_out(jsonb)",
             "int8(integer)")) {
       DB.execute(
           "CREATE FUNCTION before."
