@@ -26,8 +26,8 @@ BEGIN
     ALTER TABLE waybill.jobs_done OWNER TO waybill_history;
     -- cancel() writes into that table, and would run by the owner's right what the table's owner hangs on it as a trigger. So it runs by his.
     ALTER FUNCTION waybill.cancel(bigint) OWNER TO waybill_history;
-    GRANT SELECT, DELETE ON waybill.jobs TO waybill_history;
-    GRANT INSERT ON waybill.tally TO waybill_history;
+    GRANT SELECT, DELETE ON waybill.jobs, waybill.plain_keyed TO waybill_history;
+    GRANT INSERT ON waybill.tally, waybill.arrivals TO waybill_history;
     GRANT EXECUTE ON FUNCTION waybill.make_partitions(integer), waybill.with_attempt(jsonb, smallint, text, timestamptz, text, text)
       TO waybill_history;
     REVOKE CREATE ON SCHEMA waybill FROM waybill_history;

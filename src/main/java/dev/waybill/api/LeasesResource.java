@@ -137,6 +137,10 @@ public final class LeasesResource {
   }
 
   private Response await(Poll poll, CompletableFuture<Void> hungUp) {
+    if (current.getCurrent().response().closed()) {
+      // Reset in the moment in which we began to listen: nobody was told.
+      boolean _ = hungUp.complete(null);
+    }
     CompletableFuture<Void> _ = hungUp.thenRun(poll::hangUp);
     try {
       List<Leased> jobs = poll.await();

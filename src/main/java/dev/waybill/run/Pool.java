@@ -436,11 +436,16 @@ final class Pool implements Running.Home {
   /**
    * No thread came for it in time, or its claim was answered late: its handler was never called, so
    * it uses no attempt as long as it holds its lease. Its slot stays taken until its thread came.
+   * But for a drain it is not given back at once: whoever has threads shall have it, and not the
+   * next free slot here.
    */
   void leaveUnbegun(Running attempt) {
     if (attempt.leaseOver()) {
       attempt.leave();
-    } else if (attempt.settle(new Outcome.Release())) {
+      return;
+    }
+    boolean draining = attempt.stopped() == Running.Stop.DRAIN;
+    if (attempt.settle(draining ? new Outcome.Release() : Outcome.snooze(NOT_STARTED))) {
       LOG.warnf("not begun, given back %s", attempt.job());
     }
   }

@@ -61,7 +61,8 @@ final class Watch {
         TimeUnit.MILLISECONDS.sleep(TICK_MILLIS);
       } catch (InterruptedException _) {
         return;
-      } catch (RuntimeException bug) {
+      } catch (RuntimeException | Error bug) {
+        // Nobody else keeps the leases: whatever it was, the next look is made.
         LOG.error("lease watch failed", bug);
       }
     }

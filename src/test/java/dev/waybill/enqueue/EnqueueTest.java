@@ -183,15 +183,33 @@ class EnqueueTest {
   }
 
   @Test
+  void plain_rows_are_counted_where_all_constraints_are_immediate() throws SQLException {
+    try (Connection connection = DB.connect()) {
+      connection.setAutoCommit(false);
+      TestDatabase.execute(connection, "SET CONSTRAINTS ALL IMMEDIATE");
+      TestDatabase.execute(
+          connection,
+          "INSERT INTO waybill.jobs (kind, dedupe_key, run_at) VALUES ('k', 'a', now()), ('k', 'b', now() + interval '1 hour')");
+      TestDatabase.execute(connection, "SET CONSTRAINTS ALL IMMEDIATE");
+      connection.commit();
+      connection.setAutoCommit(true);
+    }
+    assertEquals(2, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'enqueued'"));
+    assertEquals(1, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'scheduled'"));
+  }
+
+  @Test
   void a_plain_row_that_is_cancelled_by_its_own_statement_came_and_went() throws SQLException {
-    for (String key : List.of("NULL", "'d'")) {
+    for (String row : List.of("NULL, now()", "'d', now()", "'e', now() + interval '1 hour'")) {
       DB.execute(
-          "WITH came AS (INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', "
-              + key
+          "WITH came AS (INSERT INTO waybill.jobs (kind, dedupe_key, run_at) VALUES ('k', "
+              + row
               + ") RETURNING id) SELECT waybill.cancel(id) FROM came");
     }
-    assertEquals(2, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE state = 'cancelled'"));
-    assertEquals(2, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'enqueued'"));
+    assertEquals(3, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE state = 'cancelled'"));
+    assertEquals(3, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'enqueued'"));
+    assertEquals(0, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'scheduled'"));
+    assertTrue(DB.is("SELECT NOT EXISTS (SELECT FROM waybill.plain_keyed)"));
   }
 
   @Test

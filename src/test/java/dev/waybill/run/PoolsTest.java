@@ -588,7 +588,7 @@ class PoolsTest {
       long id = DB.enqueue("k");
       await().until(() -> DB.is("SELECT attempts IS NOT NULL FROM waybill.jobs WHERE id = ?", id));
       assertEquals(
-          "ready 0 0 release",
+          "scheduled 0 0 snooze",
           DB.text(
               """
               SELECT concat_ws(' ', state, attempt, crashes, attempts->0->>'outcome') FROM waybill.jobs WHERE id = ?
