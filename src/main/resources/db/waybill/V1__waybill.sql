@@ -109,7 +109,7 @@ CREATE TABLE waybill.jobs (
 
 -- The ready rows and the running ones, in the order in which a lane (kind, payload_version, tenant, priority) is served. The version stands
 -- before the tenant: all lanes that an older build cannot read lie together behind those it can, and its sweep ends before them.
--- No two entries are alike, and without this each full page would be searched for such: 3,000 instructions an insert.
+-- No two entries are alike, and without this each full page would be searched for such: 2,600 instructions for each row of a bulk insert.
 CREATE INDEX jobs_due ON waybill.jobs (kind, payload_version, tenant, priority, run_at, id) WITH (deduplicate_items = off) WHERE due;
 -- Waiting for their time: the promoter reads its head.
 CREATE INDEX jobs_scheduled ON waybill.jobs (run_at) WHERE NOT due;
@@ -575,7 +575,7 @@ END $$;
 CREATE FUNCTION waybill.check_one(payloads jsonb[], payload jsonb) RETURNS boolean LANGUAGE sql
 RETURN CASE WHEN payload IS NULL THEN waybill.refuse_null(payloads) ELSE waybill.check_payload(payload) END;
 
--- With a generic plan: a plan for these very arguments would take a copy of the array into itself, twice.
+-- With a generic plan: a plan for these very arguments would take a copy of the array into itself.
 CREATE FUNCTION waybill.enqueue_many(
   kind text, payloads jsonb[], tenant text DEFAULT '', priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
   max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, payload_version integer DEFAULT 1, traceparent text DEFAULT NULL

@@ -118,9 +118,9 @@ public final class LeasesResource {
   }
 
   /**
-   * Completed when the worker is gone before its answer was written, however soon that was. Whoever
-   * begins to listen when the connection has ended hears of it no more: so the response is asked as
-   * well, and after that, or there would be a moment between the two.
+   * Completed when the worker is gone before its answer was written. Whoever begins to listen when
+   * the connection has ended hears of it no more: so {@link #await} asks the response as well, and
+   * after this, or there would be a moment between the two.
    */
   private static CompletableFuture<Void> hungUp(RoutingContext exchange) {
     var hungUp = new CompletableFuture<Void>();
@@ -130,15 +130,12 @@ public final class LeasesResource {
             boolean _ = hungUp.complete(null);
           }
         });
-    if (exchange.response().closed()) {
-      boolean _ = hungUp.complete(null);
-    }
     return hungUp;
   }
 
   private Response await(Poll poll, CompletableFuture<Void> hungUp) {
     if (current.getCurrent().response().closed()) {
-      // Reset in the moment in which we began to listen: nobody was told.
+      // Before we listened, or in that very moment: nobody was told.
       boolean _ = hungUp.complete(null);
     }
     CompletableFuture<Void> _ = hungUp.thenRun(poll::hangUp);
