@@ -234,13 +234,14 @@ CREATE FUNCTION waybill.figures() RETURNS TABLE (
 SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET jit = off AS $$
   WITH RECURSIVE lane AS (
     (SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at FROM waybill.jobs j WHERE j.due AND j.state = 'ready'
-      ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
+      ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1)
     UNION ALL
     SELECT next.* FROM lane CROSS JOIN LATERAL (
       SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at FROM waybill.jobs j
       WHERE j.due AND j.state = 'ready'
-        AND (j.kind, j.payload_version, j.tenant, j.priority) > (lane.kind, lane.payload_version, lane.tenant, lane.priority)
-      ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+        AND (waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority))
+          > (waybill.place(lane.kind, lane.payload_version), waybill.place(lane.tenant, lane.priority))
+      ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
     ) next
   ), heads AS (
     SELECT l.kind, min(l.run_at) AS oldest FROM (SELECT * FROM lane LIMIT 20000) l GROUP BY l.kind

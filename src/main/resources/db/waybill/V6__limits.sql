@@ -40,17 +40,18 @@ CREATE FUNCTION waybill.count_backlog(tenant text, at_most bigint) RETURNS bigin
 SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off SET jit = off AS $$
   WITH RECURSIVE part AS (
     (SELECT j.kind, j.payload_version FROM waybill.jobs j WHERE j.due AND j.state = 'ready'
-      ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
+      ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1)
     UNION ALL
     SELECT next.* FROM part CROSS JOIN LATERAL (
       SELECT j.kind, j.payload_version FROM waybill.jobs j
-      WHERE j.due AND j.state = 'ready' AND (j.kind, j.payload_version) > (part.kind, part.payload_version)
-      ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+      WHERE j.due AND j.state = 'ready' AND waybill.place(j.kind, j.payload_version) > waybill.place(part.kind, part.payload_version)
+      ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
     ) next
   )
   SELECT count(*) FROM (
     SELECT FROM part CROSS JOIN LATERAL (
-      SELECT FROM waybill.jobs j WHERE j.due AND j.state = 'ready' AND j.kind = part.kind AND j.payload_version = part.payload_version
+      SELECT FROM waybill.jobs j WHERE j.due AND j.state = 'ready' AND waybill.place(j.kind, j.payload_version) = waybill.place(part.kind, part.payload_version)
+        AND waybill.place(j.tenant, j.priority) BETWEEN waybill.place(count_backlog.tenant, '-32768') AND waybill.place(count_backlog.tenant, '32767')
         AND j.tenant = count_backlog.tenant LIMIT at_most) waits
     UNION ALL
     SELECT FROM (SELECT FROM waybill.jobs j WHERE NOT j.due AND j.tenant = count_backlog.tenant LIMIT at_most) waits

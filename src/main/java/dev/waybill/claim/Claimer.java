@@ -40,6 +40,8 @@ public final class Claimer {
    *       alone, a plan made while the table was empty reads the whole table: 400 ms instead of 1.
    *       A row that was changed between snapshot and lock is not found this way; it stays ready,
    *       and the next sweep finds it.
+   *   <li>The lane is found in {@code jobs_due} by {@code waybill.place}, a hash with a number
+   *       added; kind and tenant are asked for as well, should two have the same place.
    *   <li>{@code (run_at, id) >= (low)} bounds the scan from below, see {@link Lane}.
    *   <li>{@code due} makes the partial index match. It holds running jobs as well, so that this
    *       needs to write to no index at all: what it changes is in none, the new version of a row
@@ -65,8 +67,9 @@ public final class Claimer {
           WITH ORDINALITY AS lane(kind, payload_version, tenant, priority, low_micros, low_id, max_attempts, lease_ms, most, n)
         CROSS JOIN LATERAL (
           SELECT j.ctid AS tid, j.id, j.attempt, j.max_attempts FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
-            AND j.priority = lane.priority
+          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.tenant = lane.tenant
+            AND waybill.place(j.kind, j.payload_version) = waybill.place(lane.kind, lane.payload_version)
+            AND waybill.place(j.tenant, j.priority) = waybill.place(lane.tenant, lane.priority)
             AND (j.run_at, j.id) >= ('epoch'::timestamptz + lane.low_micros * interval '1 microsecond', lane.low_id)
             AND j.run_at <= now()
           ORDER BY j.run_at, j.id LIMIT lane.most

@@ -23,8 +23,9 @@ final class Sweep {
    *
    * <p>Plan hazard: as {@code SELECT DISTINCT} this reads every ready row. The recursion makes the
    * planner descend once a lane, and the bound on the version ends it before the lanes that this
-   * build cannot read; it needs nestloop over {@code jobs_due}, whose predicate is {@code due}.
-   * Running jobs are in that index too, and are passed by.
+   * build cannot read; it needs nestloop over {@code jobs_due}, whose predicate is {@code due} and
+   * whose columns are places (see the index). Running jobs are in that index too, and are passed
+   * by.
    */
   private static final String SWEEP =
       """
@@ -32,16 +33,20 @@ final class Sweep {
         SELECT asked.newest, head.* FROM unnest(?::text[], ?::smallint[], ?::smallint[], ?::text[], ?::smallint[])
           AS asked(kind, newest, payload_version, tenant, priority) CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
-            AND (j.payload_version, j.tenant, j.priority) > (asked.payload_version, asked.tenant, asked.priority)
-          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind
+            AND waybill.place(j.kind, j.payload_version) <= waybill.place(asked.kind, asked.newest)
+            AND (waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority))
+              > (waybill.place(asked.kind, asked.payload_version), waybill.place(asked.tenant, asked.priority))
+          ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
         SELECT lane.newest, next.* FROM lane CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.payload_version <= lane.newest
-            AND (j.payload_version, j.tenant, j.priority) > (lane.payload_version, lane.tenant, lane.priority)
-          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind
+            AND waybill.place(j.kind, j.payload_version) <= waybill.place(lane.kind, lane.newest)
+            AND (waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority))
+              > (waybill.place(lane.kind, lane.payload_version), waybill.place(lane.tenant, lane.priority))
+          ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
         ) next
       )
       SELECT kind, payload_version, tenant, priority, (extract(epoch FROM run_at) * 1000000)::bigint AS low_micros, id,
@@ -59,28 +64,35 @@ final class Sweep {
         SELECT asked.kind, asked.newest, head.payload_version
         FROM unnest(?::text[], ?::smallint[]) AS asked(kind, newest) CROSS JOIN LATERAL (
           SELECT j.payload_version FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.payload_version <= asked.newest
-          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind
+            AND waybill.place(j.kind, j.payload_version) BETWEEN waybill.place(asked.kind, '1') AND waybill.place(asked.kind, asked.newest)
+          ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
         SELECT version.kind, version.newest, next.payload_version FROM version CROSS JOIN LATERAL (
           SELECT j.payload_version FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = version.kind AND j.payload_version > version.payload_version
-            AND j.payload_version <= version.newest
-          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          WHERE j.due AND j.state = 'ready' AND j.kind = version.kind
+            AND waybill.place(j.kind, j.payload_version) > waybill.place(version.kind, version.payload_version)
+            AND waybill.place(j.kind, j.payload_version) <= waybill.place(version.kind, version.newest)
+          ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
         ) next
       ), lane AS (
-        SELECT head.* FROM version CROSS JOIN LATERAL (
+        SELECT head.* FROM version CROSS JOIN (SELECT ?::text AS tenant) asked CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = version.kind AND j.payload_version = version.payload_version AND j.tenant = ?
-          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          WHERE j.due AND j.state = 'ready' AND j.kind = version.kind AND j.tenant = asked.tenant
+            AND waybill.place(j.kind, j.payload_version) = waybill.place(version.kind, version.payload_version)
+            AND waybill.place(j.tenant, j.priority)
+              BETWEEN waybill.place(asked.tenant, '-32768') AND waybill.place(asked.tenant, '32767')
+          ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
         ) head
         UNION ALL
         SELECT next.* FROM lane CROSS JOIN LATERAL (
           SELECT j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id FROM waybill.jobs j
-          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.payload_version = lane.payload_version AND j.tenant = lane.tenant
-            AND j.priority > lane.priority
-          ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+          WHERE j.due AND j.state = 'ready' AND j.kind = lane.kind AND j.tenant = lane.tenant
+            AND waybill.place(j.kind, j.payload_version) = waybill.place(lane.kind, lane.payload_version)
+            AND waybill.place(j.tenant, j.priority) > waybill.place(lane.tenant, lane.priority)
+            AND waybill.place(j.tenant, j.priority) <= waybill.place(lane.tenant, '32767')
+          ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
         ) next
       )
       SELECT kind, payload_version, tenant, priority, (extract(epoch FROM run_at) * 1000000)::bigint AS low_micros, id,

@@ -24,7 +24,10 @@ public final class Listener {
   private static final int SOCKET_TIMEOUT_SECONDS = 10;
   private static final int ECHO_WITHIN_MILLIS = 2_000;
 
-  /** Where nothing arrives, that is so by configuration and does not change by the minute. */
+  /** Nothing arrived in time: a stall, or so by configuration. */
+  private static final int DEAF_ONCE_PAUSE_SECONDS = 5;
+
+  /** Nothing arrives: that is so by configuration, and does not change by the minute. */
   private static final int DEAF_PAUSE_SECONDS = 60;
 
   /** LISTEN was accepted, and yet a notification does not arrive. */
@@ -87,24 +90,25 @@ public final class Listener {
 
   private void turn() {
     boolean said = false;
-    boolean saidDeaf = false;
+    int deaf = 0;
     while (!stopping) {
       try {
         listen();
       } catch (Deaf _) {
-        if (!saidDeaf) {
+        deaf++;
+        if (deaf == 2) {
           LOG.warn(
               "notifications do not arrive, polling: behind PgBouncer in transaction mode, WAYBILL_LISTEN_URL is to name the database itself");
         }
-        saidDeaf = true;
         close();
-        pause(TimeUnit.SECONDS.toMillis(DEAF_PAUSE_SECONDS));
+        pause(TimeUnit.SECONDS.toMillis(deaf == 1 ? DEAF_ONCE_PAUSE_SECONDS : DEAF_PAUSE_SECONDS));
       } catch (SQLException | RuntimeException | Error failure) {
         // An Error too: without this thread the pools would go on relying on being woken.
         if (!stopping && !said) {
           LOG.warnf("not listening, polling meanwhile: %s", failure.getClass().getSimpleName());
         }
         said = !connected;
+        deaf = connected ? 0 : deaf;
         connected = false;
         close();
         pause(ThreadLocalRandom.current().nextLong(500, 3_000));

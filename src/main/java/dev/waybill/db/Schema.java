@@ -48,13 +48,15 @@ public final class Schema {
         ('waybill.tally', 'autovacuum_vacuum_scale_factor=0.0'), ('waybill.tally', 'autovacuum_vacuum_threshold=5000'),
         ('waybill.tally', 'autovacuum_vacuum_cost_delay=0'), ('waybill.arrivals', 'autovacuum_vacuum_scale_factor=0.0'),
         ('waybill.arrivals', 'autovacuum_vacuum_threshold=5000'), ('waybill.arrivals', 'autovacuum_vacuum_cost_delay=0'),
+        ('waybill.plain_keyed', 'autovacuum_vacuum_scale_factor=0.0'), ('waybill.plain_keyed', 'autovacuum_vacuum_threshold=1000'),
         ('waybill.claims', 'toast_tuple_target=8160'),
         ('waybill.claims', 'autovacuum_vacuum_scale_factor=0.0'), ('waybill.claims', 'autovacuum_vacuum_threshold=1000'),
         ('waybill.claims', 'autovacuum_vacuum_cost_delay=0')) AS e(relation, setting)
       WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = e.relation::regclass AND e.setting = ANY (c.reloptions))
       UNION ALL
       SELECT format('%s RESET (autovacuum_enabled)', c.oid::regclass) FROM pg_class c
-      WHERE c.oid IN ('waybill.jobs'::regclass, 'waybill.tally'::regclass, 'waybill.arrivals'::regclass, 'waybill.claims'::regclass) AND array_to_string(c.reloptions, ' ') ~ 'autovacuum_enabled=(false|off|no|0|f|n)\\M'
+      WHERE c.oid IN ('waybill.jobs'::regclass, 'waybill.tally'::regclass, 'waybill.arrivals'::regclass, 'waybill.plain_keyed'::regclass,
+        'waybill.claims'::regclass) AND array_to_string(c.reloptions, ' ') ~ 'autovacuum_enabled=(false|off|no|0|f|n)\\M'
       UNION ALL
       SELECT 'autovacuum' WHERE current_setting('autovacuum') = 'off'
       """;

@@ -45,22 +45,29 @@ final class Handing {
       """
       SELECT asked.n FROM unnest(?::text[], ?::text[]) WITH ORDINALITY AS asked(kind, tenant, n) CROSS JOIN LATERAL (
         (SELECT FROM waybill.jobs j
-          WHERE asked.tenant IS NULL AND j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.run_at <= now() LIMIT 1)
+          WHERE asked.tenant IS NULL AND j.due AND j.state = 'ready' AND j.kind = asked.kind
+            AND waybill.place(j.kind, j.payload_version) BETWEEN waybill.place(asked.kind, '1') AND waybill.place(asked.kind, '32767')
+            AND j.run_at <= now() LIMIT 1)
         UNION ALL
         (WITH RECURSIVE version AS (
           (SELECT j.payload_version FROM waybill.jobs j
             WHERE asked.tenant IS NOT NULL AND j.due AND j.state = 'ready' AND j.kind = asked.kind
-            ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1)
+              AND waybill.place(j.kind, j.payload_version) BETWEEN waybill.place(asked.kind, '1') AND waybill.place(asked.kind, '32767')
+            ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1)
           UNION ALL
           SELECT next.payload_version FROM version CROSS JOIN LATERAL (
             SELECT j.payload_version FROM waybill.jobs j
-            WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.payload_version > version.payload_version
-            ORDER BY j.kind, j.payload_version, j.tenant, j.priority, j.run_at, j.id LIMIT 1
+            WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind
+              AND waybill.place(j.kind, j.payload_version) > waybill.place(asked.kind, version.payload_version)
+              AND waybill.place(j.kind, j.payload_version) <= waybill.place(asked.kind, '32767')
+            ORDER BY waybill.place(j.kind, j.payload_version), waybill.place(j.tenant, j.priority), j.run_at, j.id LIMIT 1
           ) next
         )
         SELECT FROM version CROSS JOIN LATERAL (
-          SELECT FROM waybill.jobs j WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind
-            AND j.payload_version = version.payload_version AND j.tenant = asked.tenant AND j.run_at <= now() LIMIT 1
+          SELECT FROM waybill.jobs j WHERE j.due AND j.state = 'ready' AND j.kind = asked.kind AND j.tenant = asked.tenant
+            AND waybill.place(j.kind, j.payload_version) = waybill.place(asked.kind, version.payload_version)
+            AND waybill.place(j.tenant, j.priority) BETWEEN waybill.place(asked.tenant, '-32768') AND waybill.place(asked.tenant, '32767')
+            AND j.run_at <= now() LIMIT 1
         ) theirs LIMIT 1)
       ) one
       """;

@@ -1,5 +1,6 @@
 package dev.waybill.db;
 
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -110,6 +111,22 @@ class ListenerTest {
     }
   }
 
+  /** As when the machine stands still while it asks whether it hears others. */
+  @Test
+  void one_that_heard_nothing_once_soon_asks_again() throws Exception {
+    try (var wire = new Wire(DB.url())) {
+      wire.echoesToLose.set(1);
+      var there = new Listener(wire.url(), "postgres", "postgres", "waybill", () -> {});
+      there.start();
+      try {
+        await().atMost(Duration.ofSeconds(45)).until(there::connected);
+        assertEquals(0, wire.echoesToLose.get());
+      } finally {
+        there.stop();
+      }
+    }
+  }
+
   /**
    * Passes on what is sent, until it is told to swallow all of it; connections made later live,
    * once they are let in: so it is seen that there is none, however slow the one is who looks.
@@ -123,6 +140,9 @@ class ListenerTest {
     private final ConcurrentLinkedQueue<Socket> open = new ConcurrentLinkedQueue<>();
     private final AtomicInteger alive = new AtomicInteger();
     private final Semaphore gate = new Semaphore(1);
+
+    /** Notifications by which a listener asks whether it hears others. */
+    final AtomicInteger echoesToLose = new AtomicInteger();
 
     Wire(String url) throws IOException {
       Matcher port = PORT.matcher(url);
@@ -170,7 +190,11 @@ class ListenerTest {
         for (int n = from.getInputStream().read(buffer);
             n >= 0;
             n = from.getInputStream().read(buffer)) {
-          if (life == alive.get()) {
+          boolean lost =
+              from.getPort() == serverPort
+                  && new String(buffer, 0, n, ISO_8859_1).contains("_echo_")
+                  && echoesToLose.getAndUpdate(left -> Math.max(0, left - 1)) > 0;
+          if (life == alive.get() && !lost) {
             to.getOutputStream().write(buffer, 0, n);
           }
         }
