@@ -198,6 +198,28 @@ class EnqueueTest {
     assertEquals(1, DB.number("SELECT sum(n) FROM waybill.counts WHERE what = 'scheduled'"));
   }
 
+  /** It would lock each day of it, and run by the owner's right what its own owner hangs on it. */
+  @Test
+  void counting_a_plain_row_with_a_key_does_not_touch_the_history() throws SQLException {
+    try (Connection connection = DB.connect()) {
+      connection.setAutoCommit(false);
+      TestDatabase.execute(
+          connection, "INSERT INTO waybill.jobs (kind, dedupe_key) VALUES ('k', 'a')");
+      TestDatabase.execute(connection, "SET CONSTRAINTS ALL IMMEDIATE");
+      assertEquals(
+          List.of("arrivals", "jobs", "plain_keyed"),
+          TestDatabase.column(
+              connection,
+              """
+              SELECT DISTINCT c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+              WHERE l.pid = pg_backend_pid() AND c.relkind IN ('r', 'p') AND c.relnamespace = 'waybill'::regnamespace
+                AND (c.relname IN ('jobs', 'plain_keyed', 'arrivals') OR c.relname LIKE 'jobs\\_%') ORDER BY 1
+              """));
+      connection.commit();
+      connection.setAutoCommit(true);
+    }
+  }
+
   @Test
   void a_plain_row_that_is_cancelled_by_its_own_statement_came_and_went() throws SQLException {
     for (String row : List.of("NULL, now()", "'d', now()", "'e', now() + interval '1 hour'")) {
