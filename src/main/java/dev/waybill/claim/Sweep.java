@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -132,8 +133,12 @@ final class Sweep {
     rest.keySet().retainAll(reached.keySet());
     var lanes = new ArrayList<>(look(connection, kinds, lanesMax));
     if (!rest.isEmpty() && lanes.size() < lanesMax) {
-      // Those that it goes on with have come to their end: from their beginning again.
-      lanes.addAll(look(connection, rest, lanesMax - lanes.size()));
+      // Those that it goes on with have come to their end: from their beginning again. What was
+      // found just now may be found once more.
+      var found = new HashSet<Lane>();
+      lanes.forEach(lane -> found.add(lane.key()));
+      List<Lane> again = look(connection, rest, lanesMax - lanes.size());
+      again.stream().filter(lane -> !found.contains(lane.key())).forEach(lanes::add);
     }
     return lanes;
   }

@@ -134,8 +134,7 @@ class FairnessTest {
     }
     assertEquals(27, noted.size(), "lanes that some sweep noted");
     DB.execute("DELETE FROM waybill.jobs WHERE kind = 'k' AND tenant > '12'");
-    // What lies behind the last one noted is found there, and from the beginning once more.
-    List<Lane> all = DB.database().run(c -> sweep.of(c, Map.of("k", 1, "rare", 1), null));
-    assertEquals(5, all.stream().map(lane -> lane.kind() + lane.tenant()).distinct().count());
+    assertEquals(
+        5, DB.database().run(c -> sweep.of(c, Map.of("k", 1, "rare", 1), null)).size(), "all");
   }
 }
