@@ -14,7 +14,10 @@ schema=src/main/resources/db/waybill/V1__waybill.sql
 
 # name | file | perl on the whole file | tests
 mutations=(
-  "settle: no token fence|$main/settle/Statements.java|s/ AND j\.token = \(\?::uuid\[\]\)\[s\.held\]/ AND (?::uuid[])[s.held] IS NOT NULL/g|SettleTest,ReaperTest,RandomOperationsTest"
+  "settle: no token fence|$main/settle/Statements.java|s/ AND j\.token = \(\?::uuid\[\]\)\[s\.held\]/ AND (?::uuid[])[s.held] IS NOT NULL/g; s/ AND j\.token = (\(\?::uuid\[\]\)\[\(\?::int\[\]\)\[width_bucket\(j\.id, \?::bigint\[\]\)\]\])/ AND \$1 IS NOT NULL/|SettleTest,ReaperTest,RandomOperationsTest"
+  "settle: results in the order in which they came|$main/settle/Statements.java|s/new TreeMap<Long, Settlement>\(\)/new java.util.LinkedHashMap<Long, Settlement>()/|SettleTest"
+  "settle: a job is once in a batch|$main/settle/Statements.java|s/if \(!again\.isEmpty\(\)\)/if (again.size() > 1)/|SettleTest"
+  "settle: a batch goes without its company|$main/settle/Settler.java|s/while \(more \&\& batch\.size/if (more \&\& batch.size/|SettleTest"
   "settle: a given back attempt stays used|$main/settle/Statements.java|s/attempt = j\.attempt - s\.given_back/attempt = j.attempt/|SettleTest"
   "settle: an attempt that was not taken is given back|$main/settle/Statements.java|s/s\.job\(\)\.exhausted\(\) \? 0 : 1/1/|SettleTest,RandomOperationsTest"
   "settle: given up when the lease is over|$main/settle/Settlement.java|s/>= AFTER_LEASE_NANOS/>= 0/|TroubledSettleTest"
@@ -39,7 +42,7 @@ mutations=(
   "claim: no lock on the rows|$main/claim/Claimer.java|s/\n\s+FOR NO KEY UPDATE SKIP LOCKED//|ClaimTest"
   "claim: waits for locks|$main/claim/Claimer.java|s/FOR NO KEY UPDATE SKIP LOCKED/FOR NO KEY UPDATE/g|ClaimTest"
   "claim: the limit over all lanes is off|$main/claim/Claimer.java|s/(\) head\s+LIMIT) \?/\$1 greatest(?, 1000)/|ClaimTest,RandomOperationsTest"
-  "claim: joined by id|$main/claim/Claimer.java|s/j\.ctid AS tid/j.id AS tid/; s/WHERE j\.ctid = ANY \(ARRAY\(SELECT tid FROM due\)\) AND j\.ctid = due\.tid/WHERE j.id = due.tid/|PlanTest"
+  "claim: joined by id|$main/claim/Claimer.java|s/j\.ctid AS tid/j.id AS tid/; s/WHERE j\.ctid = due\.tid/WHERE j.id = due.tid/|PlanTest"
   "claim: the newest payloads too|$main/claim/Sweep.java|s/waybill\.place\((\w+)\.kind, \w+\.newest\)/waybill.place(\$1.kind, '32767')/g|ClaimTest"
   "claim: whoever lies at the place|$main/claim/Claimer.java|s/ AND j\.kind = lane\.kind AND j\.tenant = lane\.tenant//|OneHashTest"
   "sweep: whoever lies at the place|$main/claim/Sweep.java|s/ AND j\.kind = \w+\.kind\n/\n/g|OneHashTest"

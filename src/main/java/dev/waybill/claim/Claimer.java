@@ -36,10 +36,10 @@ public final class Claimer {
    *   <li>{@code FOR NO KEY UPDATE SKIP LOCKED}: claimers pass each other by, and nobody waits.
    *       After the lock PostgreSQL looks at the row's newest version again, so a job claimed
    *       meanwhile is not ready any more and drops out.
-   *   <li>{@code ctid = ANY (ARRAY(...))} goes back to the locked rows themselves. Joined by id
-   *       alone, a plan made while the table was empty reads the whole table: 400 ms instead of 1.
-   *       A row that was changed between snapshot and lock is not found this way; it stays ready,
-   *       and the next sweep finds it.
+   *   <li>{@code ctid = due.tid} goes back to the locked rows themselves. Joined by id, a plan made
+   *       while the table was empty reads the whole table: 400 ms instead of 1; by ctid there is no
+   *       index to read it by. A row that was changed between snapshot and lock is not found this
+   *       way; it stays ready, and the next sweep finds it.
    *   <li>The lane is found in {@code jobs_due} by {@code waybill.place}, a hash with a number
    *       added; kind and tenant are asked for as well, should two have the same place.
    *   <li>{@code (run_at, id) >= (low)} bounds the scan from below, see {@link Lane}.
@@ -82,7 +82,7 @@ public final class Claimer {
       UPDATE waybill.jobs j
       SET state = 'running', token = ?, worker = ?, started_at = now(), lease_until = now() + due.lease_ms * interval '1 millisecond',
         attempt = CASE WHEN due.exhausted THEN j.attempt ELSE j.attempt + 1 END, progress = NULL
-      FROM due WHERE j.ctid = ANY (ARRAY(SELECT tid FROM due)) AND j.ctid = due.tid
+      FROM due WHERE j.ctid = due.tid
       RETURNING j.id, due.n, j.attempt, j.max_attempts, due.exhausted, j.payload, j.tags, j.traceparent,
         (date_part('epoch', j.run_at) * 1000000)::bigint, (SELECT (date_part('epoch', now()) * 1000000)::bigint)
       """;

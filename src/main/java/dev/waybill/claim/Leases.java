@@ -42,7 +42,7 @@ public final class Leases {
       )
       UPDATE waybill.jobs j
       SET lease_until = now() + mine.lease_ms * interval '1 millisecond', progress = coalesce(mine.progress, j.progress)
-      FROM mine WHERE j.ctid = ANY (ARRAY(SELECT tid FROM mine)) AND j.ctid = mine.tid
+      FROM mine WHERE j.ctid = mine.tid
       RETURNING j.id
       """;
 

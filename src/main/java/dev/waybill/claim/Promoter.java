@@ -29,7 +29,7 @@ public final class Promoter {
           AND run_at >= 'epoch'::timestamptz + ?::bigint * interval '1 microsecond'
         ORDER BY run_at LIMIT ? FOR NO KEY UPDATE SKIP LOCKED
       ), promoted AS (
-        UPDATE waybill.jobs j SET due = true, state = 'ready' FROM due WHERE j.id = ANY (ARRAY(SELECT id FROM due)) AND j.id = due.id RETURNING j.kind, j.run_at
+        UPDATE waybill.jobs j SET due = true, state = 'ready' WHERE j.id = ANY (ARRAY(SELECT id FROM due)) RETURNING j.kind, j.run_at
       ), counted AS (
         INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'scheduled', -count(*) FROM promoted GROUP BY kind
       )

@@ -87,7 +87,7 @@ public final class Expiry {
           * coalesce((SELECT k.dead_retention_ms FROM waybill.kinds k WHERE k.kind = ?), ?)
         LIMIT ? FOR UPDATE SKIP LOCKED
       ), gone AS (
-        DELETE FROM waybill.jobs_dead d USING old WHERE d.id = ANY (ARRAY(SELECT id FROM old)) AND d.id = old.id RETURNING d.kind
+        DELETE FROM waybill.jobs_dead d WHERE d.id = ANY (ARRAY(SELECT id FROM old)) RETURNING d.kind
       ), sums AS MATERIALIZED (
         SELECT kind, count(*) AS n FROM gone GROUP BY kind
       ), counted AS (

@@ -62,7 +62,7 @@ public final class Reaper {
         SET state = 'ready', token = NULL, lease_until = NULL, worker = NULL, started_at = NULL, progress = NULL,
           crashes = j.crashes + 1, last_error = 'the holder vanished: lease ran out',
           attempts = waybill.with_attempt(j.attempts, j.attempt, j.worker, j.started_at, 'crashed', 'the holder vanished: lease ran out')
-        FROM lost WHERE j.id = ANY (ARRAY(SELECT id FROM lost)) AND j.id = lost.id
+        WHERE j.id = ANY (ARRAY(SELECT id FROM lost))
         RETURNING j.kind
       ), counted AS (
         INSERT INTO waybill.tally (kind, what, n) SELECT kind, 'crashed', count(*) FROM back GROUP BY kind
@@ -76,8 +76,7 @@ public final class Reaper {
       WITH lost AS MATERIALIZED (
         %s
       ), gone AS (
-        DELETE FROM waybill.jobs j USING lost
-        WHERE j.id = ANY (ARRAY(SELECT id FROM lost)) AND j.id = lost.id RETURNING j.*
+        DELETE FROM waybill.jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM lost)) RETURNING j.*
       ), buried AS (
         INSERT INTO waybill.jobs_dead (id, run_at, created_at, started_at, finished_at, priority, attempt, max_attempts, crashes,
           payload_version, kind, tenant, payload, dedupe_key, tags, traceparent, worker, last_error, fingerprint, attempts)

@@ -1,8 +1,5 @@
 package dev.waybill.settle;
 
-import dev.waybill.claim.Claims;
-import java.sql.Connection;
-import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -38,16 +35,11 @@ final class SettledClaims {
     }
   }
 
-  /** In the transaction of a batch: a commit of its own would cost more than the deletes. */
-  void forget(Connection connection) throws SQLException {
-    List<UUID> some = take();
-    if (!some.isEmpty()) {
-      int _ = Claims.forget(connection, some);
-    }
-  }
-
-  /** Not each by itself: a statement costs as much as a few jobs. */
-  private synchronized List<UUID> take() {
+  /**
+   * Those to delete with the next batch: a commit of their own would cost more than the deletes.
+   * Not each by itself: a statement costs as much as a few jobs.
+   */
+  synchronized List<UUID> takeOver() {
     if (over.size() < RECENT) {
       return List.of();
     }

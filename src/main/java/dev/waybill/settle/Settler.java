@@ -18,14 +18,15 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLongArray;
+import java.util.concurrent.locks.ReentrantLock;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Collects outcomes and writes them in batches. A batch is whatever came in while the one before
- * was written, so it grows with the load by itself; a small one waits {@value #LINGER_MILLIS} ms
- * for company, but only while other attempts are under way that could join it. What cannot be
- * written is tried again apart, see {@link Trouble}: it keeps nobody else waiting.
+ * was written, so it grows with the load by itself; one that is not full waits {@value
+ * #LINGER_MILLIS} ms for company, but only as long as there are attempts that could join it. What
+ * cannot be written is tried again apart, see {@link Trouble}: it keeps nobody else waiting.
  */
 @Singleton
 public final class Settler {
@@ -43,6 +44,12 @@ public final class Settler {
 
   /** Attempts that were claimed and not yet settled, in this process. */
   private final AtomicInteger underWay = new AtomicInteger();
+
+  /** Those of them that are in no batch yet. */
+  private final AtomicInteger awaited = new AtomicInteger();
+
+  /** One batch at a time: two that wait for company would share what comes. */
+  private final ReentrantLock collecting = new ReentrantLock();
 
   /**
    * Platform threads: handlers that compute without a pause may hold every carrier of the virtual
@@ -115,11 +122,13 @@ public final class Settler {
   /** A claim brought so many attempts, each of which will be settled. */
   public void expect(int attempts) {
     underWay.addAndGet(attempts);
+    awaited.addAndGet(attempts);
   }
 
   /** Somebody else settled this one: the handler in its own transaction, or nobody will. */
   public void expectNoMore() {
     underWay.decrementAndGet();
+    awaited.decrementAndGet();
   }
 
   /** Hands an outcome over; the holder hears how it went. */
@@ -133,9 +142,8 @@ public final class Settler {
    */
   public boolean settleIn(Connection connection, Claimed job, Outcome outcome) throws SQLException {
     try {
-      return !statements
-          .write(connection, List.of(prepare(job, outcome, new Caller(job))))
-          .isEmpty();
+      List<Settlement> one = List.of(prepare(job, outcome, new Caller(job)));
+      return !statements.write(connection, statements.ways(one)).isEmpty();
     } catch (SQLException failure) {
       if (SqlState.of(failure) == SqlState.NO_PARTITION) {
         writer.makePartitions(
@@ -154,10 +162,9 @@ public final class Settler {
    */
   public Set<Long> settleIn(Connection connection, List<Ended> ended) throws SQLException {
     try {
-      Set<Long> settled =
-          statements.write(
-              connection,
-              ended.stream().map(e -> prepare(e.job(), e.outcome(), new Caller(e.job()))).toList());
+      List<Settlement> batch =
+          ended.stream().map(e -> prepare(e.job(), e.outcome(), new Caller(e.job()))).toList();
+      Set<Long> settled = statements.write(connection, statements.ways(batch));
       int _ =
           Claims.forget(connection, ended.stream().map(e -> e.job().token()).distinct().toList());
       return settled;
@@ -217,11 +224,7 @@ public final class Settler {
   }
 
   private void flush(int number) throws InterruptedException {
-    var batch = new ArrayList<Settlement>(BATCH_MAX);
-    collect(batch, IDLE_MILLIS);
-    if (!batch.isEmpty() && batch.size() < Math.min(BATCH_MAX, underWay.get())) {
-      collect(batch, LINGER_MILLIS);
-    }
+    List<Settlement> batch = collect();
     if (batch.isEmpty()) {
       return;
     }
@@ -233,13 +236,32 @@ public final class Settler {
     }
   }
 
-  /** Adds what is there; when that is nothing, what comes within the time. */
-  private void collect(List<Settlement> batch, int millis) throws InterruptedException {
-    @Nullable Settlement first = queue.poll(millis, TimeUnit.MILLISECONDS);
-    if (first != null) {
-      batch.add(first);
-      queue.drainTo(batch, BATCH_MAX - batch.size());
+  private List<Settlement> collect() throws InterruptedException {
+    var batch = new ArrayList<Settlement>();
+    collecting.lockInterruptibly();
+    try {
+      boolean more = take(batch, TimeUnit.MILLISECONDS.toNanos(IDLE_MILLIS));
+      long untilNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(LINGER_MILLIS);
+      while (more && batch.size() < BATCH_MAX && awaited.get() > 0) {
+        more = take(batch, untilNanos - System.nanoTime());
+      }
+    } finally {
+      collecting.unlock();
     }
+    return batch;
+  }
+
+  /**
+   * Adds what is there; when that is nothing, what comes within the time. False when nothing did.
+   */
+  private boolean take(List<Settlement> batch, long nanos) throws InterruptedException {
+    @Nullable Settlement first = queue.poll(nanos, TimeUnit.NANOSECONDS);
+    if (first == null) {
+      return false;
+    }
+    batch.add(first);
+    awaited.addAndGet(-1 - queue.drainTo(batch, BATCH_MAX - batch.size()));
+    return true;
   }
 
   private void tell(Settlement settlement, Settled how) {

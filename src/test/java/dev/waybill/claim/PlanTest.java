@@ -16,6 +16,8 @@ import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * The statements of the engine under the worst statistics: the table was analyzed while it was
@@ -99,11 +101,15 @@ class PlanTest {
     {"dev.waybill.claim.Claims", "FIND_STRAYS", "jobs_pkey"},
   };
 
-  @Test
-  void the_claim_goes_back_to_the_rows_it_locked() throws Exception {
+  /** One by one: beside a list of them it went through the list for each. */
+  @ParameterizedTest
+  @CsvSource({"Claimer, CLAIM", "Leases, EXTEND"})
+  void who_locked_rows_goes_back_to_them(String room, String name) throws Exception {
     try (Connection connection = DB.connect()) {
-      String plan = plan(connection, sql("dev.waybill.claim.Claimer", "CLAIM"));
+      String plan = plan(connection, sql("dev.waybill.claim." + room, name));
       assertTrue(plan.contains("Tid Scan on jobs"), plan);
+      assertTrue(plan.contains("tid = ctid)"), plan);
+      assertFalse(plan.contains("ctid = ANY"), plan);
       assertFalse(plan.contains("Sort"), plan);
     }
   }

@@ -16,16 +16,21 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class SettleTest {
 
@@ -255,6 +260,91 @@ class SettleTest {
       assertEquals(i % 4 == 0 ? Settled.LOST : Settled.SETTLED, told.get(i).join(), "job " + i);
     }
     assertEquals(0, DB.number("SELECT count(*) FROM waybill.jobs WHERE state = 'running'"));
+  }
+
+  /** They come as handlers end, not in the order of their ids, and of several claims. */
+  @Test
+  void each_result_goes_to_its_job() throws SQLException {
+    DB.enqueue("k", 60);
+    var all = new ArrayList<Claimed>();
+    for (int i = 0; i < 3; i++) {
+      all.addAll(jobs.claim("k", 20));
+    }
+    Collections.shuffle(all, new Random(17));
+    settler.expect(60); // So that they go together.
+    var told = new ArrayList<CompletableFuture<Settled>>();
+    for (Claimed job : all) {
+      told.add(new CompletableFuture<>());
+      Outcome outcome =
+          job.id() % 3 == 0 ? Outcome.done() : Outcome.done(Map.of("by", "job " + job.id()));
+      settler.settle(job, outcome, TestJobs.holder(job.leaseEndNanos(), told.getLast()));
+    }
+    told.forEach(t -> assertEquals(Settled.SETTLED, t.orTimeout(60, TimeUnit.SECONDS).join()));
+    assertEquals(
+        60,
+        DB.number(
+            """
+            SELECT count(*) FROM waybill.jobs_done
+            WHERE result ->> 'by' IS NOT DISTINCT FROM CASE WHEN id % 3 > 0 THEN 'job ' || id END
+            """));
+  }
+
+  /** The first attempt was only slow, and ends at the same time as the second. */
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void of_two_holders_in_one_batch_the_one_that_has_the_lease_settles(boolean lateFirst)
+      throws SQLException {
+    long id = DB.enqueue("k");
+    Claimed late = jobs.claimOne("k");
+    jobs.leaseOver(id);
+    new Reaper(DB.database()).reap();
+    Claimed holder = jobs.claimOne("k");
+    var told = new CompletableFuture<Settled>();
+    var toldLate = new CompletableFuture<Settled>();
+    Runnable ofLate =
+        () ->
+            settler.settle(
+                late,
+                Outcome.done(Map.of("by", "late")),
+                TestJobs.holder(late.leaseEndNanos(), toldLate));
+    settler.expect(2);
+    if (lateFirst) {
+      ofLate.run();
+    }
+    settler.settle(
+        holder,
+        Outcome.done(Map.of("by", "holder")),
+        TestJobs.holder(holder.leaseEndNanos(), told));
+    if (!lateFirst) {
+      ofLate.run();
+    }
+    assertEquals(Settled.SETTLED, told.orTimeout(60, TimeUnit.SECONDS).join());
+    toldLate.orTimeout(60, TimeUnit.SECONDS).join();
+    assertEquals(
+        "holder", DB.text("SELECT string_agg(result ->> 'by', ',') FROM waybill.jobs_done"));
+  }
+
+  /** A statement costs as much as several jobs; a machine that stands still may part them. */
+  @Test
+  void the_jobs_of_a_claim_that_end_together_are_settled_together() throws SQLException {
+    var transactions = new ArrayList<Long>();
+    for (int round = 0; round < 20 && !transactions.contains(1L); round++) {
+      DB.enqueue("k", 20);
+      List<Claimed> all = jobs.claim("k", 20);
+      settler.expect(all.size());
+      var told = new ArrayList<CompletableFuture<Settled>>();
+      for (Claimed job : all) {
+        LockSupport.parkNanos(50_000);
+        told.add(new CompletableFuture<>());
+        settler.settle(job, Outcome.done(), TestJobs.holder(job.leaseEndNanos(), told.getLast()));
+      }
+      told.forEach(t -> assertEquals(Settled.SETTLED, t.orTimeout(60, TimeUnit.SECONDS).join()));
+      transactions.add(
+          DB.number(
+              "SELECT count(DISTINCT xmin::text) FROM waybill.jobs_done WHERE id >= ?",
+              all.getFirst().id()));
+    }
+    assertTrue(transactions.contains(1L), "transactions: " + transactions);
   }
 
   /**
