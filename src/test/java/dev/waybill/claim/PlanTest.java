@@ -101,6 +101,17 @@ class PlanTest {
     {"dev.waybill.claim.Claims", "FIND_STRAYS", "jobs_pkey"},
   };
 
+  /** Dead letters have seven indexes; a plan made while there are none takes any of them. */
+  @Test
+  void old_dead_letters_are_found_by_kind_and_time() throws Exception {
+    DB.execute("VACUUM ANALYZE waybill.jobs_dead");
+    try (Connection connection = DB.connect()) {
+      String plan = plan(connection, sql("dev.waybill.retain.Expiry", "DEAD_PAGE"));
+      assertTrue(plan.contains("Index Scan using jobs_dead_kind on jobs_dead"), plan);
+      assertTrue(plan.contains("TID Cond: (ctid = ANY"), plan);
+    }
+  }
+
   /** One by one: beside a list of them it went through the list for each. */
   @ParameterizedTest
   @CsvSource({"Claimer, CLAIM", "Leases, EXTEND"})
