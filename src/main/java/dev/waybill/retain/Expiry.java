@@ -75,17 +75,18 @@ public final class Expiry {
       """;
 
   /**
-   * Plan hazard: the order keeps a plan that was made while there were no dead letters on {@code
-   * jobs_dead_kind}; they have many indexes that hold these columns. So does {@code ctid}, which is
-   * in none. {@code SKIP LOCKED} leaves alone what is being retried at this moment.
+   * Plan hazard: dead letters have seven indexes that hold these columns, and for a plan that is
+   * made while there are none they are all alike. So the kind is asked for by a range, in the order
+   * of {@code jobs_dead_kind}, which no other has; and the DELETE goes by ctid, which is in none.
+   * {@code SKIP LOCKED} leaves alone what is being retried at this moment.
    */
   private static final String DEAD_PAGE =
       """
       WITH old AS MATERIALIZED (
         SELECT d.ctid AS tid FROM waybill.jobs_dead d
-        WHERE d.kind = ? AND d.finished_at < now() - interval '1 millisecond'
-          * coalesce((SELECT k.dead_retention_ms FROM waybill.kinds k WHERE k.kind = ?), ?)
-        ORDER BY d.finished_at LIMIT ? FOR UPDATE SKIP LOCKED
+        WHERE (d.kind, d.finished_at) >= (?, '-infinity') AND (d.kind, d.finished_at) < (?, now() - interval '1 millisecond'
+          * coalesce((SELECT k.dead_retention_ms FROM waybill.kinds k WHERE k.kind = ?), ?))
+        ORDER BY d.kind, d.finished_at LIMIT ? FOR UPDATE SKIP LOCKED
       ), gone AS (
         DELETE FROM waybill.jobs_dead d WHERE d.ctid = ANY (ARRAY(SELECT tid FROM old)) RETURNING d.kind
       ), sums AS MATERIALIZED (
@@ -240,8 +241,9 @@ public final class Expiry {
     try (PreparedStatement statement = connection.prepareStatement(DEAD_PAGE)) {
       statement.setString(1, kind);
       statement.setString(2, kind);
-      statement.setLong(3, Policy.DEFAULT.deadRetention().toMillis());
-      statement.setInt(4, DEAD_PAGE_ROWS);
+      statement.setString(3, kind);
+      statement.setLong(4, Policy.DEFAULT.deadRetention().toMillis());
+      statement.setInt(5, DEAD_PAGE_ROWS);
       return counts(statement);
     }
   }

@@ -303,18 +303,20 @@ final class Pool implements Running.Home {
 
   private void start(List<Claimed> batch) {
     var attempts = new ArrayList<Running>(batch.size());
+    settler.expect(batch.size());
     try {
       long now = System.nanoTime();
       for (Claimed job : batch) {
         attempts.add(attempt(job, now));
       }
+      running.addAll(attempts);
     } catch (RuntimeException | Error bug) {
       // Their leases run out; the slots must not be lost with them.
+      attempts.forEach(running::remove);
+      batch.forEach(_ -> settler.expectNoMore());
       free.giveBack(batch.size());
       throw bug;
     }
-    settler.expect(batch.size());
-    running.addAll(attempts);
     try {
       new Crew<>("jobs-" + plan.name(), attempts, this::work).start();
     } catch (RuntimeException | Error refused) {

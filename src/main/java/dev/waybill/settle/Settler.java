@@ -24,9 +24,10 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Collects outcomes and writes them in batches. A batch is whatever came in while the one before
- * was written, so it grows with the load by itself; one that is not full waits {@value
- * #LINGER_MILLIS} ms for company, but only as long as there are attempts that could join it. What
- * cannot be written is tried again apart, see {@link Trouble}: it keeps nobody else waiting.
+ * was written, so it grows with the load by itself; one that is not full waits for company, {@value
+ * #LINGER_MILLIS} ms at most and {@value #GAP_MILLIS} for each that comes, as long as any attempt
+ * of this process is in no batch yet. What cannot be written is tried again apart, see {@link
+ * Trouble}: it keeps nobody else waiting.
  */
 @Singleton
 public final class Settler {
@@ -34,6 +35,7 @@ public final class Settler {
   private static final Logger LOG = Logger.getLogger(Settler.class);
   private static final int BATCH_MAX = 500;
   private static final int LINGER_MILLIS = 3;
+  private static final int GAP_MILLIS = 1;
   private static final int IDLE_MILLIS = 100;
   private static final int FLUSHERS = 2;
   private static final long STOP_NANOS_MAX = TimeUnit.SECONDS.toNanos(5);
@@ -48,8 +50,11 @@ public final class Settler {
   /** Those of them that are in no batch yet. */
   private final AtomicInteger awaited = new AtomicInteger();
 
-  /** One batch at a time: two that wait for company would share what comes. */
-  private final ReentrantLock collecting = new ReentrantLock();
+  /**
+   * One batch at a time: two that wait for company would share what comes. Fair, since an idle
+   * thread asks for it again at once, and the other would not turn.
+   */
+  private final ReentrantLock collecting = new ReentrantLock(true);
 
   /**
    * Platform threads: handlers that compute without a pause may hold every carrier of the virtual
@@ -237,13 +242,16 @@ public final class Settler {
   }
 
   private List<Settlement> collect() throws InterruptedException {
-    var batch = new ArrayList<Settlement>();
+    var batch = new ArrayList<Settlement>(BATCH_MAX); // Large enough: to grow may fail.
     collecting.lockInterruptibly();
     try {
-      boolean more = take(batch, TimeUnit.MILLISECONDS.toNanos(IDLE_MILLIS));
-      long untilNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(LINGER_MILLIS);
-      while (more && batch.size() < BATCH_MAX && awaited.get() > 0) {
-        more = take(batch, untilNanos - System.nanoTime());
+      if (take(batch, TimeUnit.MILLISECONDS.toNanos(IDLE_MILLIS))) {
+        long gapNanos = TimeUnit.MILLISECONDS.toNanos(GAP_MILLIS);
+        long untilNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(LINGER_MILLIS);
+        boolean more = true;
+        while (more && batch.size() < BATCH_MAX && awaited.get() > 0) {
+          more = take(batch, Math.min(gapNanos, untilNanos - System.nanoTime()));
+        }
       }
     } finally {
       collecting.unlock();

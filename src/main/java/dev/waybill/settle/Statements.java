@@ -29,8 +29,8 @@ import org.jspecify.annotations.Nullable;
  * stale holder changes no row. Each answers the ids it changed. The jobs of one claim have one
  * token, so each is sent once, and {@code held} says which of them is a job's.
  *
- * <p>Plan hazard: {@code id = ANY (ids)} beside the join keeps every plan on the primary key; the
- * join alone, planned while the table was empty, reads all of it.
+ * <p>Plan hazard: {@code id = ANY (ids)} keeps every plan on the primary key; a join alone, planned
+ * while the table was empty, reads all of it.
  */
 final class Statements {
 

@@ -30,10 +30,8 @@ final class Writer {
   void write(List<Settlement> batch) throws SQLException {
     Map<Way, List<Settlement>> ways = statements.ways(batch);
     List<UUID> over = claims.takeOver();
-    // As nearly always: then the statement is the transaction, for two round trips less. Not with
-    // the
-    // others: after an answer that was lost, only of these another try finds out that they were
-    // written.
+    // As nearly always: then the statement is the transaction, for two round trips less. Only done
+    // jobs leave a trace that another try finds, should the answer be lost.
     boolean alone = over.isEmpty() && ways.keySet().equals(Set.of(Way.DONE));
     Written written =
         alone

@@ -324,6 +324,15 @@ class SettleTest {
         "holder", DB.text("SELECT string_agg(result ->> 'by', ',') FROM waybill.jobs_done"));
   }
 
+  /** One collects at a time; health asks whether all turn. */
+  @Test
+  void all_settlers_turn_while_nothing_comes() throws InterruptedException {
+    for (int i = 0; i < 20; i++) {
+      Thread.sleep(100);
+      assertTrue(settler.turnsWithin(Duration.ofSeconds(1)), "look " + i);
+    }
+  }
+
   /** A statement costs as much as several jobs; a machine that stands still may part them. */
   @Test
   void the_jobs_of_a_claim_that_end_together_are_settled_together() throws SQLException {
