@@ -98,8 +98,14 @@ public final class TestJobs {
   }
 
   public static CompletableFuture<Settled> hand(Settler settler, Claimed job, Outcome outcome) {
-    var told = new CompletableFuture<Settled>();
     settler.expect(1);
+    return handExpected(settler, job, outcome);
+  }
+
+  /** The same, where the settler was told before how many there will be. */
+  public static CompletableFuture<Settled> handExpected(
+      Settler settler, Claimed job, Outcome outcome) {
+    var told = new CompletableFuture<Settled>();
     settler.settle(job, outcome, holder(job.leaseEndNanos(), told));
     return told.orTimeout(60, TimeUnit.SECONDS);
   }

@@ -287,13 +287,12 @@ final class Statements {
         batch.stream().filter(s -> byId.putIfAbsent(s.job().id(), s) != null).toList();
     List<Settlement> ordered = List.copyOf(byId.values());
     Column results = ordered.stream().anyMatch(s -> s.resultJson() != null) ? RESULT : NO_RESULT;
-    var held = new HeldTokens();
+    Held held = Held.of(connection, ordered);
     try (PreparedStatement statement = connection.prepareStatement(DONE)) {
       Array ids = ID.of(connection, ordered);
-      Array which = held.column().of(connection, ordered);
       statement.setArray(1, ids);
-      statement.setArray(2, held.all(connection));
-      statement.setArray(3, which);
+      statement.setArray(2, held.tokens());
+      statement.setArray(3, held.which());
       statement.setArray(4, ids);
       statement.setArray(5, results.of(connection, ordered));
       statement.setArray(6, ids);
@@ -393,18 +392,19 @@ final class Statements {
   private static final Column RESULT = new Column("jsonb", String[]::new, Settlement::resultJson);
   private static final Column NO_RESULT = new Column("jsonb", _ -> new String[0], _ -> null);
 
-  /** The jobs of one claim have one token: each is sent once, and for each job which it is. */
-  private static final class HeldTokens {
+  /**
+   * The jobs of one claim have one token, so each is sent once.
+   *
+   * @param which of the tokens a job has, from 1 on
+   */
+  private record Held(Array tokens, Array which) {
 
-    private final Map<UUID, Integer> numbers = new LinkedHashMap<>();
-
-    /** To be made before {@link #all}. */
-    Column column() {
-      return ints(s -> numbers.computeIfAbsent(s.job().token(), _ -> numbers.size() + 1));
-    }
-
-    Array all(Connection connection) throws SQLException {
-      return connection.createArrayOf("uuid", numbers.keySet().toArray());
+    static Held of(Connection connection, List<Settlement> batch) throws SQLException {
+      var numbers = new LinkedHashMap<UUID, Integer>();
+      Array which =
+          ints(s -> numbers.computeIfAbsent(s.job().token(), _ -> numbers.size() + 1))
+              .of(connection, batch);
+      return new Held(connection.createArrayOf("uuid", numbers.keySet().toArray()), which);
     }
   }
 
@@ -414,16 +414,16 @@ final class Statements {
     if (batch.isEmpty()) {
       return;
     }
-    var held = new HeldTokens();
+    Held held = Held.of(connection, batch);
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
       Array ids = ID.of(connection, batch);
       statement.setArray(1, ids);
-      statement.setArray(2, held.column().of(connection, batch));
+      statement.setArray(2, held.which());
       for (int i = 0; i < more.length; i++) {
         statement.setArray(3 + i, more[i].of(connection, batch));
       }
       statement.setArray(3 + more.length, ids);
-      statement.setArray(4 + more.length, held.all(connection));
+      statement.setArray(4 + more.length, held.tokens());
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
           settled.add(rows.getLong(1));

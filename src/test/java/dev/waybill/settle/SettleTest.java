@@ -22,7 +22,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -274,12 +273,11 @@ class SettleTest {
     settler.expect(60); // So that they go together.
     var told = new ArrayList<CompletableFuture<Settled>>();
     for (Claimed job : all) {
-      told.add(new CompletableFuture<>());
       Outcome outcome =
           job.id() % 3 == 0 ? Outcome.done() : Outcome.done(Map.of("by", "job " + job.id()));
-      settler.settle(job, outcome, TestJobs.holder(job.leaseEndNanos(), told.getLast()));
+      told.add(TestJobs.handExpected(settler, job, outcome));
     }
-    told.forEach(t -> assertEquals(Settled.SETTLED, t.orTimeout(60, TimeUnit.SECONDS).join()));
+    told.forEach(t -> assertEquals(Settled.SETTLED, t.join()));
     assertEquals(
         60,
         DB.number(
@@ -299,27 +297,14 @@ class SettleTest {
     jobs.leaseOver(id);
     new Reaper(DB.database()).reap();
     Claimed holder = jobs.claimOne("k");
-    var told = new CompletableFuture<Settled>();
-    var toldLate = new CompletableFuture<Settled>();
-    Runnable ofLate =
-        () ->
-            settler.settle(
-                late,
-                Outcome.done(Map.of("by", "late")),
-                TestJobs.holder(late.leaseEndNanos(), toldLate));
     settler.expect(2);
-    if (lateFirst) {
-      ofLate.run();
+    var told = new ArrayList<CompletableFuture<Settled>>();
+    for (Claimed job : lateFirst ? List.of(late, holder) : List.of(holder, late)) {
+      Outcome outcome = Outcome.done(Map.of("by", job.equals(late) ? "late" : "holder"));
+      told.add(TestJobs.handExpected(settler, job, outcome));
     }
-    settler.settle(
-        holder,
-        Outcome.done(Map.of("by", "holder")),
-        TestJobs.holder(holder.leaseEndNanos(), told));
-    if (!lateFirst) {
-      ofLate.run();
-    }
-    assertEquals(Settled.SETTLED, told.orTimeout(60, TimeUnit.SECONDS).join());
-    toldLate.orTimeout(60, TimeUnit.SECONDS).join();
+    assertEquals(Settled.SETTLED, told.remove(lateFirst ? 1 : 0).join());
+    told.getFirst().join();
     assertEquals(
         "holder", DB.text("SELECT string_agg(result ->> 'by', ',') FROM waybill.jobs_done"));
   }
@@ -344,10 +329,9 @@ class SettleTest {
       var told = new ArrayList<CompletableFuture<Settled>>();
       for (Claimed job : all) {
         LockSupport.parkNanos(50_000);
-        told.add(new CompletableFuture<>());
-        settler.settle(job, Outcome.done(), TestJobs.holder(job.leaseEndNanos(), told.getLast()));
+        told.add(TestJobs.handExpected(settler, job, Outcome.done()));
       }
-      told.forEach(t -> assertEquals(Settled.SETTLED, t.orTimeout(60, TimeUnit.SECONDS).join()));
+      told.forEach(t -> assertEquals(Settled.SETTLED, t.join()));
       transactions.add(
           DB.number(
               "SELECT count(DISTINCT xmin::text) FROM waybill.jobs_done WHERE id >= ?",

@@ -160,10 +160,8 @@ class TroubledSettleTest {
       canceller.setAutoCommit(false);
       TestDatabase.execute(canceller, "SELECT waybill.cancel(" + locked.id() + ")");
       settler.expect(2);
-      late = new CompletableFuture<>();
-      var prompt = new CompletableFuture<Settled>();
-      settler.settle(locked, Outcome.done(), TestJobs.holder(locked.leaseEndNanos(), late));
-      settler.settle(other, Outcome.done(), TestJobs.holder(other.leaseEndNanos(), prompt));
+      late = TestJobs.handExpected(settler, locked, Outcome.done());
+      CompletableFuture<Settled> prompt = TestJobs.handExpected(settler, other, Outcome.done());
       assertEquals(Settled.SETTLED, prompt.join());
       assertEquals("done", DB.state(other.id()));
       canceller.rollback();
