@@ -105,17 +105,28 @@ public final class TestJobs {
   /** The same, where the settler was told before how many there will be. */
   public static CompletableFuture<Settled> handExpected(
       Settler settler, Claimed job, Outcome outcome) {
+    return handExpected(settler, job, outcome, false);
+  }
+
+  public static CompletableFuture<Settled> handExpected(
+      Settler settler, Claimed job, Outcome outcome, boolean mayWait) {
     var told = new CompletableFuture<Settled>();
-    settler.settle(job, outcome, holder(job.leaseEndNanos(), told));
+    settler.settle(job, outcome, holder(job.leaseEndNanos(), mayWait, told));
     return told.orTimeout(60, TimeUnit.SECONDS);
   }
 
   /** Completes it with what is told. */
-  public static Holder holder(long leaseEndNanos, CompletableFuture<Settled> hears) {
+  public static Holder holder(
+      long leaseEndNanos, boolean mayWait, CompletableFuture<Settled> hears) {
     return new Holder() {
       @Override
       public long leaseEndNanos() {
         return leaseEndNanos;
+      }
+
+      @Override
+      public boolean mayWait() {
+        return mayWait;
       }
 
       @Override

@@ -48,6 +48,9 @@ final class Running implements JobContext, Holder {
   /** Where it runs. */
   interface Home {
 
+    /** See {@link Holder#mayWait}. */
+    boolean mayWait(Running attempt);
+
     /** Heard how its outcome went. */
     void settled(Running attempt, Outcome outcome, Settled how);
 
@@ -247,6 +250,11 @@ final class Running implements JobContext, Holder {
       settler.expectNoMore();
       told(Settled.GIVEN_UP);
     }
+  }
+
+  @Override
+  public boolean mayWait() {
+    return home.mayWait(this);
   }
 
   @Override

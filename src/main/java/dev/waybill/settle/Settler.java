@@ -24,16 +24,23 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Collects outcomes and writes them in batches. A batch is whatever came in while the one before
- * was written, so it grows with the load by itself; one that is not full waits for company, {@value
- * #LINGER_MILLIS} ms at most and {@value #GAP_MILLIS} for each that comes, as long as any attempt
- * of this process is in no batch yet. What cannot be written is tried again apart, see {@link
- * Trouble}: it keeps nobody else waiting.
+ * was written, so it grows with the load by itself. One that is not full waits for company: after
+ * one of {@value #COMPANY} or more until {@value #APART_MILLIS} ms have passed since that, or one
+ * comes that says that somebody waits for what it frees; and then {@value #LINGER_MILLIS} ms at
+ * most and {@value #GAP_MILLIS} for each that comes, as long as any attempt of this process is in
+ * no batch yet. What cannot be written is tried again apart, see {@link Trouble}: it keeps nobody
+ * else waiting.
  */
 @Singleton
 public final class Settler {
 
   private static final Logger LOG = Logger.getLogger(Settler.class);
   private static final int BATCH_MAX = 500;
+  private static final int APART_MILLIS = 30;
+
+  /** With fewer at a time a statement for each costs little, and who waits for one has it soon. */
+  private static final int COMPANY = 4;
+
   private static final int LINGER_MILLIS = 3;
   private static final int GAP_MILLIS = 1;
   private static final int IDLE_MILLIS = 100;
@@ -55,6 +62,9 @@ public final class Settler {
    * thread asks for it again at once, and the other would not turn.
    */
   private final ReentrantLock collecting = new ReentrantLock(true);
+
+  /** A batch that may wait is not closed before. By the one who collects. */
+  private long nextNanos = System.nanoTime();
 
   /**
    * Platform threads: handlers that compute without a pause may hold every carrier of the virtual
@@ -229,34 +239,50 @@ public final class Settler {
   }
 
   private void flush(int number) throws InterruptedException {
-    List<Settlement> batch = collect();
-    if (batch.isEmpty()) {
-      return;
-    }
-    turnedNanos.set(number, System.nanoTime());
+    var batch = new ArrayList<Settlement>(BATCH_MAX); // Large enough: to grow may fail.
     try {
-      writer.write(batch);
+      collect(batch);
+      turnedNanos.set(number, System.nanoTime());
+      if (!batch.isEmpty()) {
+        writer.write(batch);
+      }
     } catch (SQLException | RuntimeException | Error failure) {
       trouble.take(batch, failure);
     }
   }
 
-  private List<Settlement> collect() throws InterruptedException {
-    var batch = new ArrayList<Settlement>(BATCH_MAX); // Large enough: to grow may fail.
+  private void collect(List<Settlement> batch) throws InterruptedException {
     collecting.lockInterruptibly();
     try {
       if (take(batch, TimeUnit.MILLISECONDS.toNanos(IDLE_MILLIS))) {
+        waitForNext(batch);
         long gapNanos = TimeUnit.MILLISECONDS.toNanos(GAP_MILLIS);
         long untilNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(LINGER_MILLIS);
         boolean more = true;
         while (more && batch.size() < BATCH_MAX && awaited.get() > 0) {
           more = take(batch, Math.min(gapNanos, untilNanos - System.nanoTime()));
         }
+        int millis = batch.size() < COMPANY ? 0 : APART_MILLIS;
+        nextNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
       }
     } finally {
       collecting.unlock();
     }
-    return batch;
+  }
+
+  /** Each is asked once, when it comes: what changes meanwhile is late by less than the wait. */
+  private void waitForNext(List<Settlement> batch) throws InterruptedException {
+    int asked = 0;
+    long leftNanos = nextNanos - System.nanoTime();
+    while (leftNanos > 0 && batch.size() < BATCH_MAX && !stopping) {
+      for (; asked < batch.size(); asked++) {
+        if (!batch.get(asked).holder().mayWait()) {
+          return;
+        }
+      }
+      boolean _ = take(batch, leftNanos);
+      leftNanos = nextNanos - System.nanoTime();
+    }
   }
 
   /**

@@ -73,6 +73,10 @@ final class Trouble {
 
   /** A batch failed for the first time. */
   void take(List<Settlement> batch, Throwable failure) {
+    if (batch.isEmpty()) {
+      LOG.error("settler failed", failure);
+      return;
+    }
     if (!said) {
       said = true;
       LOG.warnf("settle failed, trying again jobs=%d %s", batch.size(), why(failure));

@@ -28,6 +28,8 @@ import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 class PoolsTest {
 
@@ -118,6 +120,107 @@ class PoolsTest {
     }
     assertEquals(300, DB.number("SELECT count(*) FROM waybill.jobs_done WHERE attempt = 1"));
     assertTrue(most.get() <= 7, "at work at once: " + most);
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "1, 0, false", // The only slot.
+    "8, 0, true", // Four of eight.
+    "7, 0, false", // Four of seven.
+    "64, 8, false", // A place under a cap.
+  })
+  void an_outcome_may_wait_when_nobody_waits_for_its_slot_or_place(
+      int slots, int kindCap, boolean may) throws Exception {
+    DB.execute(
+        "INSERT INTO waybill.kinds (kind, kind_cap) VALUES ('k', nullif(%d, 0))"
+            .formatted(kindCap));
+    int jobs = Math.min(4, slots);
+    var atWork = new CountDownLatch(jobs);
+    var answers = new ConcurrentLinkedQueue<Boolean>();
+    try (var _ =
+        new TestHouse(DB, "p=*:" + slots)
+            .with(
+                "k",
+                (_, context) -> {
+                  atWork.countDown();
+                  gate.await();
+                  answers.add(((Running) context).mayWait());
+                  return Outcome.done();
+                })
+            .start()) {
+      DB.enqueue("k", jobs);
+      atWork.await();
+      gate.countDown();
+      await().until(() -> answers.size() == jobs);
+    }
+    assertEquals(may, answers.peek(), "the first");
+  }
+
+  /** It knows of one that a cap holds back: perhaps this is what holds it back. */
+  @Test
+  void while_a_claim_left_something_no_outcome_waits() throws Exception {
+    DB.execute("INSERT INTO waybill.kinds (kind, kind_cap) VALUES ('capped', 1)");
+    DB.enqueue("capped", 2);
+    var answer = new CompletableFuture<Boolean>();
+    try (var _ =
+        new TestHouse(DB, "p=*:64")
+            .with("capped", this::waiting)
+            .with(
+                "free",
+                (_, context) -> {
+                  answer.complete(((Running) context).mayWait());
+                  return Outcome.done();
+                })
+            .start()) {
+      await().until(() -> said.contains("at work"));
+      DB.enqueue("free");
+      assertFalse(answer.get());
+      gate.countDown();
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+    }
+  }
+
+  @Test
+  void while_it_drains_no_outcome_waits() throws Exception {
+    var answer = new CompletableFuture<Boolean>();
+    var house =
+        new TestHouse(DB, "p=*:64")
+            .with(
+                "k",
+                (payload, context) -> {
+                  Outcome done = waiting(payload, context);
+                  answer.complete(((Running) context).mayWait());
+                  return done;
+                })
+            .start();
+    DB.enqueue("k");
+    await().until(() -> said.contains("at work"));
+    var closing = Thread.ofVirtual().start(house::close);
+    await()
+        .until(() ->
+            Thread.getAllStackTraces().keySet().stream()
+                .noneMatch(t -> t.getName().equals("pool-p")));
+    gate.countDown();
+    assertFalse(answer.get());
+    closing.join();
+  }
+
+  /** However slow the machine is: so many are the most in the time that it took. */
+  @Test
+  void while_jobs_come_in_groups_settles_lie_apart() throws Exception {
+    try (var _ = new TestHouse(DB, "p=*:1000").with("k", (_, _) -> Outcome.done()).start()) {
+      for (int i = 0; i < 40; i++) {
+        DB.enqueue("k", 10);
+        TimeUnit.MILLISECONDS.sleep(10);
+      }
+      await().until(() -> DB.number("SELECT count(*) FROM waybill.jobs") == 0);
+    }
+    assertTrue(
+        DB.is(
+            """
+            SELECT count(DISTINCT xmin::text) <= 2 + extract(epoch FROM max(finished_at) - min(created_at)) * 1000 / 20
+            FROM waybill.jobs_done
+            """));
   }
 
   @Test

@@ -332,12 +332,78 @@ class SettleTest {
         told.add(TestJobs.handExpected(settler, job, Outcome.done()));
       }
       told.forEach(t -> assertEquals(Settled.SETTLED, t.join()));
-      transactions.add(
-          DB.number(
-              "SELECT count(DISTINCT xmin::text) FROM waybill.jobs_done WHERE id >= ?",
-              all.getFirst().id()));
+      transactions.add(transactionsFrom(all.getFirst()));
     }
     assertTrue(transactions.contains(1L), "transactions: " + transactions);
+  }
+
+  private static long transactionsFrom(Claimed first) throws SQLException {
+    return DB.number(
+        "SELECT count(DISTINCT xmin::text) FROM waybill.jobs_done WHERE id >= ?", first.id());
+  }
+
+  /** A slow machine has more time for them; one that stands still may part a group. */
+  @Test
+  void what_nobody_waits_for_is_settled_in_batches_that_lie_apart() throws SQLException {
+    DB.enqueue("k", 400);
+    List<Claimed> all = jobs.claim("k", 400);
+    settler.expect(all.size());
+    var told = new ArrayList<CompletableFuture<Settled>>();
+    long beganNanos = System.nanoTime();
+    for (int i = 0; i < all.size(); i += 10) {
+      told.addAll(handThoseThatMayWait(all.subList(i, i + 10)));
+      LockSupport.parkNanos(10_000_000);
+    }
+    told.forEach(t -> assertEquals(Settled.SETTLED, t.join()));
+    long most = 2 + (System.nanoTime() - beganNanos) / 20_000_000;
+    long transactions = transactionsFrom(all.getFirst());
+    assertTrue(transactions <= most, transactions + " transactions, at most " + most);
+  }
+
+  /** Of 31 times, since the machine may stand still now and then. */
+  @Test
+  void what_somebody_waits_for_is_settled_at_once_with_what_would_have_waited()
+      throws SQLException {
+    DB.enqueue("k", 31 * 6);
+    List<Claimed> all = jobs.claim("k", 31 * 6);
+    settler.expect(all.size());
+    var millis = new ArrayList<Long>();
+    for (int i = 0; i < all.size(); i += 6) {
+      var wait = handThoseThatMayWait(all.subList(i, i + 5));
+      long handedNanos = System.nanoTime();
+      var hurries = TestJobs.handExpected(settler, all.get(i + 5), Outcome.done());
+      assertEquals(Settled.SETTLED, hurries.join());
+      millis.add((System.nanoTime() - handedNanos) / 1_000_000);
+      wait.forEach(t -> assertEquals(Settled.SETTLED, t.join()));
+    }
+    assertTrue(median(millis) < 25, "ms: " + millis);
+    long transactions = transactionsFrom(all.getFirst());
+    assertTrue(transactions < 45, transactions + " transactions for 31 times two");
+  }
+
+  @Test
+  void who_comes_alone_does_not_wait_for_others() throws SQLException {
+    DB.enqueue("k", 31);
+    List<Claimed> all = jobs.claim("k", 31);
+    settler.expect(all.size());
+    var millis = new ArrayList<Long>();
+    for (Claimed job : all) {
+      long handedNanos = System.nanoTime();
+      var told = TestJobs.handExpected(settler, job, Outcome.done(), true);
+      assertEquals(Settled.SETTLED, told.join());
+      millis.add((System.nanoTime() - handedNanos) / 1_000_000);
+    }
+    assertTrue(median(millis) < 25, "ms: " + millis);
+  }
+
+  private List<CompletableFuture<Settled>> handThoseThatMayWait(List<Claimed> some) {
+    return some.stream()
+        .map(job -> TestJobs.handExpected(settler, job, Outcome.done(), true))
+        .toList();
+  }
+
+  private static long median(List<Long> numbers) {
+    return numbers.stream().sorted().skip(numbers.size() / 2).findFirst().orElseThrow();
   }
 
   /**

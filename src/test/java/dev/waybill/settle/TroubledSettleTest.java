@@ -190,7 +190,7 @@ class TroubledSettleTest {
   private CompletableFuture<Settled> handOver(Claimed job, long leaseEndNanos) {
     var told = new CompletableFuture<Settled>();
     settler.expect(1);
-    settler.settle(job, Outcome.done(), TestJobs.holder(leaseEndNanos, told));
+    settler.settle(job, Outcome.done(), TestJobs.holder(leaseEndNanos, false, told));
     return told.orTimeout(60, TimeUnit.SECONDS);
   }
 
