@@ -16,7 +16,8 @@ schema=src/main/resources/db/waybill/V1__waybill.sql
 mutations=(
   "settle: no token fence|$main/settle/Statements.java|s/ AND j\.token = \(\?::uuid\[\]\)\[s\.held\]/ AND (?::uuid[])[s.held] IS NOT NULL/g; s/ AND j\.token = (\(\?::uuid\[\]\)\[\(\?::int\[\]\)\[width_bucket\(j\.id, \?::bigint\[\]\)\]\])/ AND \$1 IS NOT NULL/|SettleTest,ReaperTest,RandomOperationsTest"
   "settle: results in the order in which they came|$main/settle/Statements.java|s/new TreeMap<Long, Settlement>\(\)/new java.util.LinkedHashMap<Long, Settlement>()/|SettleTest"
-  "settle: a job is once in a batch|$main/settle/Statements.java|s/if \(!again\.isEmpty\(\)\)/if (again.size() > 1)/|SettleTest"
+  "settle: a job is once in a batch|$main/settle/Statements.java|s/putIfAbsent\(s\.job\(\)\.id\(\), s\) != null/putIfAbsent(s.job().id(), s) != null \&\& byId.size() > 1/|SettleTest"
+  "settle: after a lost answer any attempt has settled|$main/settle/Statements.java|s/ AND d\.attempt = s\.attempt//|SettleTest"
   "settle: a batch goes without its company|$main/settle/Settler.java|s/while \(more \&\& batch\.size/if (more \&\& batch.size/|SettleTest"
   "settle: batches do not lie apart|$main/settle/Settler.java|s/(long leftNanos = nextNanos - System\.nanoTime\(\))/long leftNanos = 0/|SettleTest,PoolsTest"
   "settle: who is waited for waits for the next batch|$main/settle/Settler.java|s/!batch\.get\(asked\)\.holder\(\)\.mayWait\(\)/false/|SettleTest"

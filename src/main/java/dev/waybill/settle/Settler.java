@@ -19,6 +19,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.stream.Collectors;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
@@ -179,10 +180,10 @@ public final class Settler {
     try {
       List<Settlement> batch =
           ended.stream().map(e -> prepare(e.job(), e.outcome(), new Caller(e.job()))).toList();
-      Set<Long> settled = statements.write(connection, statements.ways(batch));
+      Set<Settlement> settled = statements.write(connection, statements.ways(batch));
       int _ =
           Claims.forget(connection, ended.stream().map(e -> e.job().token()).distinct().toList());
-      return settled;
+      return settled.stream().map(s -> s.job().id()).collect(Collectors.toSet());
     } catch (SQLException failure) {
       if (SqlState.of(failure) == SqlState.NO_PARTITION) {
         writer.makePartitions(failure);

@@ -9,9 +9,10 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.Collections;
 import java.util.EnumMap;
-import java.util.HashMap;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -167,7 +168,7 @@ final class Statements {
    */
   private static final String ENDED =
       """
-      SELECT d.id, d.state FROM unnest(?::bigint[], ?::int[]) AS s(id, attempt), waybill.jobs_done d
+      SELECT s.number, d.state FROM unnest(?::bigint[], ?::int[]) WITH ORDINALITY AS s(id, attempt, number), waybill.jobs_done d
       WHERE d.id = ANY (?) AND d.id = s.id AND d.attempt = s.attempt AND d.worker IS NOT NULL
         AND d.finished_at > now() - interval '1 day'
       """;
@@ -208,33 +209,41 @@ final class Statements {
 
   /**
    * Writes these outcomes, in one transaction with whatever else the connection has open; answers
-   * the ids that were ours.
+   * those that were ours. A job is twice in a batch when we lost its lease and claimed it again:
+   * the second is asked for apart, since an answer names jobs, and not their holders.
    */
-  Set<Long> write(Connection connection, Map<Way, List<Settlement>> ways) throws SQLException {
-    var settled = new HashSet<Long>();
+  Set<Settlement> write(Connection connection, Map<Way, List<Settlement>> ways)
+      throws SQLException {
+    Set<Settlement> settled = Collections.newSetFromMap(new IdentityHashMap<>());
     for (var each : ways.entrySet()) {
-      List<Settlement> batch = each.getValue();
-      switch (each.getKey()) {
-        case DONE -> done(connection, batch, settled);
-        case DONE_AND_GONE -> execute(connection, DONE_AND_GONE, batch, settled);
-        case RETRY -> retry(connection, batch, settled);
-        case GIVE_BACK -> giveBack(connection, batch, settled);
-        case DEAD -> dead(connection, batch, settled);
+      List<Settlement> left = each.getValue();
+      while (!left.isEmpty()) {
+        var byId = new TreeMap<Long, Settlement>();
+        left = left.stream().filter(s -> byId.putIfAbsent(s.job().id(), s) != null).toList();
+        Set<Long> ids = write(connection, each.getKey(), List.copyOf(byId.values()));
+        byId.values().stream().filter(s -> ids.contains(s.job().id())).forEach(settled::add);
       }
     }
     return settled;
   }
 
+  private Set<Long> write(Connection connection, Way way, List<Settlement> ordered)
+      throws SQLException {
+    return switch (way) {
+      case DONE -> done(connection, ordered);
+      case DONE_AND_GONE -> execute(connection, DONE_AND_GONE, ordered);
+      case RETRY -> retry(connection, ordered);
+      case GIVE_BACK -> giveBack(connection, ordered);
+      case DEAD -> dead(connection, ordered);
+    };
+  }
+
   Set<Long> lock(Connection connection, List<Settlement> batch) throws SQLException {
-    var locked = new HashSet<Long>();
-    execute(connection, LOCK, batch, locked);
-    return locked;
+    return execute(connection, LOCK, batch);
   }
 
   Set<Long> ours(Connection connection, List<Settlement> batch) throws SQLException {
-    var ours = new HashSet<Long>();
-    execute(connection, OURS, batch, ours);
-    return ours;
+    return execute(connection, OURS, batch);
   }
 
   /**
@@ -242,14 +251,9 @@ final class Statements {
    *
    * @param perhapsByUs an earlier try may have written them, and its answer was lost
    */
-  Map<Long, Settled> ended(Connection connection, List<Settlement> gone, boolean perhapsByUs)
+  Map<Settlement, Settled> ended(Connection connection, List<Settlement> gone, boolean perhapsByUs)
       throws SQLException {
-    Set<Long> done =
-        gone.stream()
-            .filter(s -> perhapsByUs && s.outcome() instanceof Outcome.Done)
-            .map(s -> s.job().id())
-            .collect(Collectors.toSet());
-    var ended = new HashMap<Long, Settled>();
+    var ended = new IdentityHashMap<Settlement, Settled>();
     try (PreparedStatement statement = connection.prepareStatement(ENDED)) {
       Array ids = ID.of(connection, gone);
       statement.setArray(1, ids);
@@ -257,11 +261,11 @@ final class Statements {
       statement.setArray(3, ids);
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
-          long id = rows.getLong(1);
+          Settlement s = gone.get(rows.getInt(1) - 1);
           if (rows.getString(2).equals("cancelled")) {
-            ended.put(id, Settled.CANCELLED);
-          } else if (done.contains(id)) {
-            ended.put(id, Settled.SETTLED);
+            ended.put(s, Settled.CANCELLED);
+          } else if (perhapsByUs && s.outcome() instanceof Outcome.Done) {
+            ended.put(s, Settled.SETTLED);
           }
         }
       }
@@ -276,18 +280,15 @@ final class Statements {
   }
 
   /**
-   * Mostly nobody has a result: then none is sent, and what is not in the array is NULL. A job is
-   * twice in a batch when we lost its lease and claimed it again; the second is asked for apart,
-   * since each has a token of its own.
+   * Mostly nobody has a result: then none is sent, and what is not in the array is NULL.
+   *
+   * @param ordered by id
    */
-  private static void done(Connection connection, List<Settlement> batch, Set<Long> settled)
+  private static Set<Long> done(Connection connection, List<Settlement> ordered)
       throws SQLException {
-    var byId = new TreeMap<Long, Settlement>();
-    List<Settlement> again =
-        batch.stream().filter(s -> byId.putIfAbsent(s.job().id(), s) != null).toList();
-    List<Settlement> ordered = List.copyOf(byId.values());
     Column results = ordered.stream().anyMatch(s -> s.resultJson() != null) ? RESULT : NO_RESULT;
     Held held = Held.of(connection, ordered);
+    var settled = new HashSet<Long>();
     try (PreparedStatement statement = connection.prepareStatement(DONE)) {
       Array ids = ID.of(connection, ordered);
       statement.setArray(1, ids);
@@ -302,18 +303,14 @@ final class Statements {
         }
       }
     }
-    if (!again.isEmpty()) {
-      done(connection, again, settled);
-    }
+    return settled;
   }
 
-  private void retry(Connection connection, List<Settlement> batch, Set<Long> settled)
-      throws SQLException {
-    execute(
+  private Set<Long> retry(Connection connection, List<Settlement> batch) throws SQLException {
+    return execute(
         connection,
         RETRY,
         batch,
-        settled,
         texts(s -> retryOf(s).reason()),
         longs(s -> {
           var delay = retryOf(s).delay();
@@ -325,26 +322,23 @@ final class Statements {
         new Column("bool", Boolean[]::new, s -> backoffOf(s).jitter()));
   }
 
-  private static void giveBack(Connection connection, List<Settlement> batch, Set<Long> settled)
+  private static Set<Long> giveBack(Connection connection, List<Settlement> batch)
       throws SQLException {
-    execute(
+    return execute(
         connection,
         GIVE_BACK,
         batch,
-        settled,
         longs(s ->
             s.outcome() instanceof Outcome.Snooze(var delay) ? Math.max(0, delay.toMillis()) : 0L),
         texts(s -> s.outcome().word()),
         ints(s -> s.job().exhausted() ? 0 : 1));
   }
 
-  private static void dead(Connection connection, List<Settlement> batch, Set<Long> settled)
-      throws SQLException {
-    execute(
+  private static Set<Long> dead(Connection connection, List<Settlement> batch) throws SQLException {
+    return execute(
         connection,
         DEAD,
         batch,
-        settled,
         texts(s -> s.outcome() instanceof Outcome.Dead(var reason) ? reason : ""));
   }
 
@@ -408,11 +402,12 @@ final class Statements {
     }
   }
 
-  private static void execute(
-      Connection connection, String sql, List<Settlement> batch, Set<Long> settled, Column... more)
+  private static Set<Long> execute(
+      Connection connection, String sql, List<Settlement> batch, Column... more)
       throws SQLException {
+    var answered = new HashSet<Long>();
     if (batch.isEmpty()) {
-      return;
+      return answered;
     }
     Held held = Held.of(connection, batch);
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
@@ -426,9 +421,10 @@ final class Statements {
       statement.setArray(4 + more.length, held.tokens());
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
-          settled.add(rows.getLong(1));
+          answered.add(rows.getLong(1));
         }
       }
     }
+    return answered;
   }
 }

@@ -7,6 +7,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -33,7 +34,7 @@ final class Writer {
     // As nearly always: then the statement is the transaction, for two round trips less. Only done
     // jobs leave a trace that another try finds, should the answer be lost.
     boolean alone = over.isEmpty() && ways.keySet().equals(Set.of(Way.DONE));
-    Written written =
+    Map<Settlement, Settled> how =
         alone
             ? database.run(c -> writeIn(c, batch, ways, false))
             : database.transaction(c -> {
@@ -41,7 +42,7 @@ final class Writer {
               return writeIn(c, batch, ways, false);
             });
     claims.touched(batch);
-    batch.forEach(s -> tell.accept(s, written.how(s)));
+    batch.forEach(s -> tell.accept(s, how.getOrDefault(s, Settled.LOST)));
   }
 
   /**
@@ -51,7 +52,7 @@ final class Writer {
    */
   List<Settlement> writeAgain(List<Settlement> batch) throws SQLException {
     var locked = new HashSet<Long>();
-    Written written =
+    Map<Settlement, Settled> how =
         database.transaction(c -> {
           Set<Long> unlocked = statements.lock(c, batch);
           locked.addAll(statements.ours(c, batch));
@@ -65,7 +66,7 @@ final class Writer {
       if (locked.contains(s.job().id())) {
         left.add(s);
       } else {
-        tell.accept(s, written.how(s));
+        tell.accept(s, how.getOrDefault(s, Settled.LOST));
       }
     }
     return left;
@@ -80,30 +81,16 @@ final class Writer {
     }
   }
 
-  /**
-   * What became of a batch.
-   *
-   * @param all settled, as nearly always: then nothing is looked up
-   * @param ended how the others ended that are known; the rest is lost
-   */
-  private record Written(boolean all, Set<Long> settled, Map<Long, Settled> ended) {
-
-    Settled how(Settlement s) {
-      if (all || settled.contains(s.job().id())) {
-        return Settled.SETTLED;
-      }
-      return ended.getOrDefault(s.job().id(), Settled.LOST);
-    }
-  }
-
-  private Written writeIn(
+  /** What became of a batch; those that are not in the answer were lost. */
+  private Map<Settlement, Settled> writeIn(
       Connection connection, List<Settlement> batch, Map<Way, List<Settlement>> ways, boolean again)
       throws SQLException {
-    Set<Long> settled = statements.write(connection, ways);
-    if (settled.size() == batch.size()) {
-      return new Written(true, settled, Map.of());
+    var how = new IdentityHashMap<Settlement, Settled>();
+    statements.write(connection, ways).forEach(s -> how.put(s, Settled.SETTLED));
+    if (how.size() < batch.size()) {
+      List<Settlement> rest = batch.stream().filter(s -> !how.containsKey(s)).toList();
+      statements.ended(connection, rest, again).forEach(how::put);
     }
-    List<Settlement> rest = batch.stream().filter(s -> !settled.contains(s.job().id())).toList();
-    return new Written(false, settled, statements.ended(connection, rest, again));
+    return how;
   }
 }

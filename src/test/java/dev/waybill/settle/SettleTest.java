@@ -23,6 +23,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -292,11 +293,8 @@ class SettleTest {
   @ValueSource(booleans = {true, false})
   void of_two_holders_in_one_batch_the_one_that_has_the_lease_settles(boolean lateFirst)
       throws SQLException {
-    long id = DB.enqueue("k");
-    Claimed late = jobs.claimOne("k");
-    jobs.leaseOver(id);
-    new Reaper(DB.database()).reap();
-    Claimed holder = jobs.claimOne("k");
+    Claimed late = jobs.running("k");
+    Claimed holder = claimedAgain(late);
     settler.expect(2);
     var told = new ArrayList<CompletableFuture<Settled>>();
     for (Claimed job : lateFirst ? List.of(late, holder) : List.of(holder, late)) {
@@ -304,9 +302,43 @@ class SettleTest {
       told.add(TestJobs.handExpected(settler, job, outcome));
     }
     assertEquals(Settled.SETTLED, told.remove(lateFirst ? 1 : 0).join());
-    told.getFirst().join();
+    assertEquals(Settled.LOST, told.getFirst().join());
     assertEquals(
         "holder", DB.text("SELECT string_agg(result ->> 'by', ',') FROM waybill.jobs_done"));
+  }
+
+  private Claimed claimedAgain(Claimed job) throws SQLException {
+    jobs.leaseOver(job.id());
+    new Reaper(DB.database()).reap();
+    return jobs.claimOne(job.kind());
+  }
+
+  /** The batch is tried again, and what it did is found in the history. */
+  @Test
+  void after_an_answer_that_was_lost_only_the_holder_that_had_the_lease_has_settled()
+      throws SQLException {
+    Claimed late = jobs.running("k");
+    Claimed holder = claimedAgain(late);
+    var told = new ArrayList<String>();
+    var writer =
+        new Writer(
+            DB.database(),
+            new Statements(jobs.policies()),
+            (s, how) -> told.add(s.job().attempt() + " " + how));
+    List<Settlement> batch =
+        Stream.of(late, holder)
+            .map(job ->
+                new Settlement(
+                    job,
+                    Outcome.done(),
+                    null,
+                    TestJobs.holder(job.leaseEndNanos(), false, new CompletableFuture<>())))
+            .toList();
+    writer.write(batch);
+    assertEquals(List.of("1 LOST", "2 SETTLED"), told);
+    told.clear();
+    assertEquals(List.of(), writer.writeAgain(batch));
+    assertEquals(List.of("1 LOST", "2 SETTLED"), told);
   }
 
   /** One collects at a time; health asks whether all turn. */
