@@ -283,11 +283,8 @@ final class Handing {
   }
 
   private void settle(List<Settler.Ended> ended) throws SQLException {
-    Set<Long> settled = database.transaction(c -> settler.settleIn(c, ended));
-    for (Settler.Ended one : ended) {
-      if (settled.contains(one.job().id())) {
-        events.settled(one.job(), one.outcome(), Settled.SETTLED);
-      }
-    }
+    database
+        .transaction(c -> settler.settleIn(c, ended))
+        .forEach(one -> events.settled(one.job(), one.outcome(), Settled.SETTLED));
   }
 }

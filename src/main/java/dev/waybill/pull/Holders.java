@@ -200,16 +200,13 @@ public final class Holders {
       List<Runnable> told)
       throws SQLException {
     var answers = new HashMap<Long, Answer>();
-    var settled = settler.settleIn(connection, ended);
-    for (Settler.Ended one : ended) {
-      if (settled.contains(one.job().id())) {
-        answers.put(one.job().id(), new Answer.Settled());
-        long ranNanos = 1_000 * ranMicros.getOrDefault(one.job().id(), 0L);
-        told.add(() -> {
-          events.ran(one.job(), one.outcome(), ranNanos);
-          events.settled(one.job(), one.outcome(), Settled.SETTLED);
-        });
-      }
+    for (Settler.Ended one : settler.settleIn(connection, ended)) {
+      answers.put(one.job().id(), new Answer.Settled());
+      long ranNanos = 1_000 * ranMicros.getOrDefault(one.job().id(), 0L);
+      told.add(() -> {
+        events.ran(one.job(), one.outcome(), ranNanos);
+        events.settled(one.job(), one.outcome(), Settled.SETTLED);
+      });
     }
     return answers;
   }

@@ -19,7 +19,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.jboss.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
@@ -173,17 +173,20 @@ public final class Settler {
   public record Ended(Claimed job, Outcome outcome) {}
 
   /**
-   * Like {@link #settleIn(Connection, Claimed, Outcome)} for several at once; answers the ids of
-   * those whose lease was theirs.
+   * Like {@link #settleIn(Connection, Claimed, Outcome)} for several at once; answers those whose
+   * lease was theirs.
    */
-  public Set<Long> settleIn(Connection connection, List<Ended> ended) throws SQLException {
+  public List<Ended> settleIn(Connection connection, List<Ended> ended) throws SQLException {
     try {
       List<Settlement> batch =
           ended.stream().map(e -> prepare(e.job(), e.outcome(), new Caller(e.job()))).toList();
       Set<Settlement> settled = statements.write(connection, statements.ways(batch));
       int _ =
           Claims.forget(connection, ended.stream().map(e -> e.job().token()).distinct().toList());
-      return settled.stream().map(s -> s.job().id()).collect(Collectors.toSet());
+      return IntStream.range(0, batch.size())
+          .filter(i -> settled.contains(batch.get(i)))
+          .mapToObj(ended::get)
+          .toList();
     } catch (SQLException failure) {
       if (SqlState.of(failure) == SqlState.NO_PARTITION) {
         writer.makePartitions(failure);

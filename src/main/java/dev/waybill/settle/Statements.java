@@ -220,14 +220,14 @@ final class Statements {
       while (!left.isEmpty()) {
         var byId = new TreeMap<Long, Settlement>();
         left = left.stream().filter(s -> byId.putIfAbsent(s.job().id(), s) != null).toList();
-        Set<Long> ids = write(connection, each.getKey(), List.copyOf(byId.values()));
-        byId.values().stream().filter(s -> ids.contains(s.job().id())).forEach(settled::add);
+        byId.keySet().retainAll(end(connection, each.getKey(), List.copyOf(byId.values())));
+        settled.addAll(byId.values());
       }
     }
     return settled;
   }
 
-  private Set<Long> write(Connection connection, Way way, List<Settlement> ordered)
+  private Set<Long> end(Connection connection, Way way, List<Settlement> ordered)
       throws SQLException {
     return switch (way) {
       case DONE -> done(connection, ordered);
@@ -406,9 +406,6 @@ final class Statements {
       Connection connection, String sql, List<Settlement> batch, Column... more)
       throws SQLException {
     var answered = new HashSet<Long>();
-    if (batch.isEmpty()) {
-      return answered;
-    }
     Held held = Held.of(connection, batch);
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
       Array ids = ID.of(connection, batch);

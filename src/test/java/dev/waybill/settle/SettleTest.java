@@ -313,6 +313,22 @@ class SettleTest {
     return jobs.claimOne(job.kind());
   }
 
+  /** As when a job was given on, and nobody knows whether that was written. */
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void of_two_tokens_of_one_job_the_right_one_settles(boolean lateFirst) throws SQLException {
+    Claimed late = jobs.running("k");
+    Claimed holder = claimedAgain(late);
+    List<Settler.Ended> both =
+        Stream.of(lateFirst ? late : holder, lateFirst ? holder : late)
+            .map(job -> new Settler.Ended(job, new Outcome.Release()))
+            .toList();
+    assertEquals(
+        List.of(both.get(lateFirst ? 1 : 0)),
+        DB.database().transaction(c -> settler.settleIn(c, both)));
+    assertEquals("ready", DB.state(holder.id()));
+  }
+
   /** The batch is tried again, and what it did is found in the history. */
   @Test
   void after_an_answer_that_was_lost_only_the_holder_that_had_the_lease_has_settled()
