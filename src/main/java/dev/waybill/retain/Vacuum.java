@@ -9,7 +9,9 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -20,29 +22,39 @@ import java.util.concurrent.TimeUnit;
 public final class Vacuum {
 
   /**
-   * What the statistics know of: they lag behind by a second. A table that a large backlog blew up
-   * is left to autovacuum, which has no time limit as this connection does.
+   * What the statistics know of, which lag behind by a second: which tables have enough dead rows,
+   * and which are nearly empty and yet large. A live table that a large backlog blew up is left to
+   * autovacuum, which has no time limit as this connection does; nobody reads it whole, so it may
+   * be wide.
    */
-  private static final String DEAD =
+  private static final String LOOK =
       """
-      SELECT 'waybill.jobs' WHERE pg_stat_get_dead_tuples('waybill.jobs'::regclass) >= ? AND pg_total_relation_size('waybill.jobs') < 1000000000
-      UNION ALL
-      SELECT 'waybill.tally' WHERE pg_stat_get_dead_tuples('waybill.tally'::regclass) >= ?
-      UNION ALL
-      SELECT 'waybill.arrivals' WHERE pg_stat_get_dead_tuples('waybill.arrivals'::regclass) >= ?
-      UNION ALL
-      SELECT 'waybill.claims' WHERE pg_stat_get_dead_tuples('waybill.claims'::regclass) >= ?
+      SELECT t.name, s.dead >= ? AND (t.name <> 'waybill.jobs' OR pg_total_relation_size(t.name) < 1000000000),
+        s.size > 8000000 AND s.live * t.row_bytes < s.size / 8
+      FROM (VALUES ('waybill.jobs', NULL), ('waybill.tally', 64), ('waybill.arrivals', 64), ('waybill.claims', 4096)) AS t(name, row_bytes),
+        LATERAL (SELECT pg_stat_get_dead_tuples(t.name::regclass) AS dead, pg_stat_get_live_tuples(t.name::regclass) AS live,
+          pg_relation_size(t.name) AS size) s
       """;
 
   /**
-   * Passes by when another process vacuums it at this moment, and never takes the lock that cutting
-   * off empty pages needs. Indexes are always cleaned: it is their dead entries that claims would
-   * walk over.
+   * Passes by when another process vacuums it at this moment, and does not take the lock that
+   * cutting off empty pages needs. Indexes are always cleaned: it is their dead entries that claims
+   * would walk over.
    */
   private static final String JOBS =
       "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on, PARALLEL 0) waybill.jobs";
 
   private static final String SMALL = "VACUUM (SKIP_LOCKED, TRUNCATE false) ";
+
+  /**
+   * The other tables are read whole, so one that was blown up while somebody held a snapshot is cut
+   * off. VACUUM asks for the lock without waiting in its queue, for 5 s at most, and gives it back
+   * as soon as somebody waits.
+   */
+  private static final String CUT = "VACUUM (SKIP_LOCKED, TRUNCATE true) ";
+
+  /** Each time that what came is summed up, its table is nearly empty for a moment. */
+  private static final int WIDE_LOOKS = 30;
 
   /** However large the tables are, this takes a twentieth of the time of one connection. */
   private static final int REST_TIMES = 20;
@@ -59,30 +71,36 @@ public final class Vacuum {
   private long notBefore = System.nanoTime();
   private long pauseNanos;
 
+  /** How many looks in a row a table was wide: nearly empty and yet large. */
+  private final Map<String, Integer> wideLooks = new HashMap<>();
+
   @Inject
   Vacuum(Database database, RetainSettings settings) {
     this.database = database;
     this.settings = settings;
   }
 
-  /** Answers what was vacuumed. Called by one thread at a time. */
+  /** Answers what was vacuumed or cut off. Called by one thread at a time. */
   public List<String> run() throws SQLException {
     long bound = settings.vacuumDead();
     if (bound == 0 || System.nanoTime() - notBefore < 0) {
       return List.of();
     }
-    List<String> tables = database.run(connection -> dead(connection, bound));
+    Look look = database.run(connection -> look(connection, bound));
+    List<String> tables = new ArrayList<>(cutWide(look));
     long begin = System.nanoTime();
-    if (tables.isEmpty()) {
+    if (look.dead().isEmpty()) {
       // An idle service asks little.
       notBefore = begin + (begin - busyNanos < BUSY_NANOS ? 0 : IDLE_NANOS);
       return tables;
     }
     busyNanos = begin;
+    tables.addAll(look.dead());
     try {
-      database.run(connection -> vacuum(connection, tables));
+      database.run(connection -> vacuum(connection, look.dead()));
       // A snapshot that somebody holds keeps the dead where they are: then less and less often.
-      boolean inVain = database.run(connection -> dead(connection, bound)).equals(tables);
+      boolean inVain =
+          database.run(connection -> look(connection, bound)).dead().equals(look.dead());
       pauseNanos = inVain ? Math.min(PAUSE_NANOS_MAX, PAUSE_NANOS + 2 * pauseNanos) : 0;
     } finally {
       long end = System.nanoTime();
@@ -91,28 +109,50 @@ public final class Vacuum {
     return tables;
   }
 
-  private static List<String> dead(Connection connection, long bound) throws SQLException {
-    try (PreparedStatement statement = connection.prepareStatement(DEAD)) {
+  private record Look(List<String> dead, List<String> wide) {}
+
+  private static Look look(Connection connection, long bound) throws SQLException {
+    try (PreparedStatement statement = connection.prepareStatement(LOOK)) {
       statement.setLong(1, bound);
-      statement.setLong(2, bound);
-      statement.setLong(3, bound);
-      statement.setLong(4, bound);
-      var tables = new ArrayList<String>();
+      var look = new Look(new ArrayList<>(), new ArrayList<>());
       try (ResultSet rows = statement.executeQuery()) {
         while (rows.next()) {
-          tables.add(rows.getString(1));
+          if (rows.getBoolean(2)) {
+            look.dead().add(rows.getString(1));
+          }
+          if (rows.getBoolean(3)) {
+            look.wide().add(rows.getString(1));
+          }
         }
       }
-      return tables;
+      return look;
+    }
+  }
+
+  private List<String> cutWide(Look look) throws SQLException {
+    var cut = new ArrayList<String>();
+    wideLooks.keySet().retainAll(look.wide());
+    for (String table : look.wide()) {
+      int looks = 1 + wideLooks.getOrDefault(table, 0);
+      wideLooks.put(table, looks % WIDE_LOOKS);
+      if (looks == WIDE_LOOKS) {
+        boolean _ = database.run(connection -> execute(connection, CUT + table));
+        cut.add(table);
+      }
+    }
+    return cut;
+  }
+
+  private static boolean execute(Connection connection, String sql) throws SQLException {
+    try (Statement statement = connection.createStatement()) {
+      return statement.execute(sql);
     }
   }
 
   private static int vacuum(Connection connection, List<String> tables) throws SQLException {
-    try (Statement statement = connection.createStatement()) {
-      for (String table : tables) {
-        boolean _ = statement.execute(table.equals("waybill.jobs") ? JOBS : SMALL + table);
-      }
-      return tables.size();
+    for (String table : tables) {
+      boolean _ = execute(connection, table.equals("waybill.jobs") ? JOBS : SMALL + table);
     }
+    return tables.size();
   }
 }

@@ -2,6 +2,7 @@ package dev.waybill.retain;
 
 import static org.awaitility.Awaitility.await;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.waybill.TestDatabase;
 import java.sql.Connection;
@@ -56,5 +57,62 @@ class VacuumTest {
       other.rollback();
       other.setAutoCommit(true);
     }
+  }
+
+  private static long size(String table) throws SQLException {
+    return DB.number("SELECT pg_relation_size('" + table + "')");
+  }
+
+  /** As under a held snapshot: so many rows that the table is wide when they are gone. */
+  private static void blowUp() throws SQLException {
+    DB.execute(
+        """
+        ALTER TABLE waybill.claims SET (autovacuum_enabled = off);
+        ALTER TABLE waybill.arrivals SET (autovacuum_enabled = off);
+        INSERT INTO waybill.arrivals (kind, n) SELECT 'k', 1 FROM generate_series(1, 300000);
+        INSERT INTO waybill.claims (token, ids, kinds) SELECT gen_random_uuid(), '{1}', '{k}' FROM generate_series(1, 150000)
+        """);
+    DB.execute("DELETE FROM waybill.arrivals; DELETE FROM waybill.claims; " + TestDatabase.COUNTED);
+    assertTrue(size("waybill.arrivals") > 10_000_000);
+    assertTrue(size("waybill.claims") > 10_000_000);
+  }
+
+  /** Who sums up what came, or counts what runs, reads these tables whole. */
+  @Test
+  void what_a_held_snapshot_blew_up_is_cut_off_after_it() throws Exception {
+    try (Connection backup = DB.connect()) {
+      backup.setAutoCommit(false);
+      backup.setTransactionIsolation(Connection.TRANSACTION_REPEATABLE_READ);
+      TestDatabase.execute(backup, "SELECT 1");
+      blowUp();
+      Vacuum vacuum = vacuum(1_000);
+      assertEquals(List.of("waybill.arrivals", "waybill.claims"), vacuum.run());
+      assertTrue(size("waybill.claims") > 10_000_000, "in use by a snapshot");
+      backup.rollback();
+    }
+    Vacuum vacuum = vacuum(1_000);
+    await()
+        .until(() -> {
+          var _ = vacuum.run();
+          return size("waybill.arrivals") + size("waybill.claims") < 1_000_000;
+        });
+  }
+
+  @Test
+  void a_table_that_is_wide_for_a_moment_is_left_alone() throws SQLException {
+    blowUp();
+    Vacuum vacuum = vacuum(1_000_000);
+    DB.execute("VACUUM (TRUNCATE false) waybill.arrivals, waybill.claims");
+    DB.execute(TestDatabase.COUNTED);
+    for (int i = 0; i < 29; i++) {
+      assertEquals(List.of(), vacuum.run());
+    }
+    DB.execute(
+        "INSERT INTO waybill.arrivals (kind, n) SELECT 'k', 1 FROM generate_series(1, 100000); "
+            + TestDatabase.COUNTED);
+    assertEquals(List.of("waybill.claims"), vacuum.run());
+    DB.execute("DELETE FROM waybill.arrivals; " + TestDatabase.COUNTED);
+    assertEquals(List.of(), vacuum.run(), "wide again, but not for long");
+    assertTrue(size("waybill.arrivals") > 10_000_000);
   }
 }
