@@ -13,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /**
  * Vacuums the tables through which every job goes. Autovacuum looks at a table once a minute, in
@@ -23,15 +24,15 @@ public final class Vacuum {
 
   /**
    * What the statistics know of, which lag behind by a second: which tables have enough dead rows,
-   * and which are nearly empty and yet large. A live table that a large backlog blew up is left to
-   * autovacuum, which has no time limit as this connection does; nobody reads it whole, so it may
-   * be wide.
+   * and which are wide, that is nearly empty and yet large. A live table that a large backlog blew
+   * up is left to autovacuum, which has no time limit as this connection does; it may be wide,
+   * since hardly anybody reads it whole.
    */
   private static final String LOOK =
       """
       SELECT t.name, s.dead >= ? AND (t.name <> 'waybill.jobs' OR pg_total_relation_size(t.name) < 1000000000),
-        s.size > 8000000 AND s.live * t.row_bytes < s.size / 8
-      FROM (VALUES ('waybill.jobs', NULL), ('waybill.tally', 64), ('waybill.arrivals', 64), ('waybill.claims', 4096)) AS t(name, row_bytes),
+        t.name <> 'waybill.jobs' AND s.size > 8000000 AND s.live * 128 < s.size / 8
+      FROM (VALUES ('waybill.jobs'), ('waybill.tally'), ('waybill.arrivals'), ('waybill.claims')) AS t(name),
         LATERAL (SELECT pg_stat_get_dead_tuples(t.name::regclass) AS dead, pg_stat_get_live_tuples(t.name::regclass) AS live,
           pg_relation_size(t.name) AS size) s
       """;
@@ -48,12 +49,15 @@ public final class Vacuum {
 
   /**
    * The other tables are read whole, so one that was blown up while somebody held a snapshot is cut
-   * off. VACUUM asks for the lock without waiting in its queue, for 5 s at most, and gives it back
-   * as soon as somebody waits.
+   * off. VACUUM asks for the lock without queueing for it, for 5 s at most, and while it has it,
+   * looks every 20 ms whether somebody waits.
    */
   private static final String CUT = "VACUUM (SKIP_LOCKED, TRUNCATE true) ";
 
-  /** Each time that what came is summed up, its table is nearly empty for a moment. */
+  /**
+   * In a row. Each time that what came is summed up, its table is nearly empty for a moment. What
+   * could not be cut off is tried again after twice as many looks.
+   */
   private static final int WIDE_LOOKS = 30;
 
   /** However large the tables are, this takes a twentieth of the time of one connection. */
@@ -71,7 +75,7 @@ public final class Vacuum {
   private long notBefore = System.nanoTime();
   private long pauseNanos;
 
-  /** How many looks in a row a table was wide: nearly empty and yet large. */
+  /** How many looks in a row a table was wide. */
   private final Map<String, Integer> wideLooks = new HashMap<>();
 
   @Inject
@@ -87,26 +91,29 @@ public final class Vacuum {
       return List.of();
     }
     Look look = database.run(connection -> look(connection, bound));
-    List<String> tables = new ArrayList<>(cutWide(look));
-    long begin = System.nanoTime();
     if (look.dead().isEmpty()) {
       // An idle service asks little.
-      notBefore = begin + (begin - busyNanos < BUSY_NANOS ? 0 : IDLE_NANOS);
-      return tables;
+      long now = System.nanoTime();
+      notBefore = now + (now - busyNanos < BUSY_NANOS ? 0 : IDLE_NANOS);
+    } else {
+      vacuum(look.dead(), bound);
     }
+    // Last: for this it may wait.
+    return Stream.concat(look.dead().stream(), cutWide(look.wide()).stream()).toList();
+  }
+
+  private void vacuum(List<String> tables, long bound) throws SQLException {
+    long begin = System.nanoTime();
     busyNanos = begin;
-    tables.addAll(look.dead());
     try {
-      database.run(connection -> vacuum(connection, look.dead()));
+      database.run(connection -> vacuum(connection, tables));
       // A snapshot that somebody holds keeps the dead where they are: then less and less often.
-      boolean inVain =
-          database.run(connection -> look(connection, bound)).dead().equals(look.dead());
+      boolean inVain = database.run(connection -> look(connection, bound)).dead().equals(tables);
       pauseNanos = inVain ? Math.min(PAUSE_NANOS_MAX, PAUSE_NANOS + 2 * pauseNanos) : 0;
     } finally {
       long end = System.nanoTime();
       notBefore = end + Math.max(pauseNanos, REST_TIMES * (end - begin));
     }
-    return tables;
   }
 
   private record Look(List<String> dead, List<String> wide) {}
@@ -129,13 +136,13 @@ public final class Vacuum {
     }
   }
 
-  private List<String> cutWide(Look look) throws SQLException {
+  private List<String> cutWide(List<String> wide) throws SQLException {
     var cut = new ArrayList<String>();
-    wideLooks.keySet().retainAll(look.wide());
-    for (String table : look.wide()) {
+    wideLooks.keySet().retainAll(wide);
+    for (String table : wide) {
       int looks = 1 + wideLooks.getOrDefault(table, 0);
-      wideLooks.put(table, looks % WIDE_LOOKS);
-      if (looks == WIDE_LOOKS) {
+      wideLooks.put(table, looks);
+      if (looks % WIDE_LOOKS == 0 && Integer.bitCount(looks / WIDE_LOOKS) == 1) {
         boolean _ = database.run(connection -> execute(connection, CUT + table));
         cut.add(table);
       }
