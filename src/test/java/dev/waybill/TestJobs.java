@@ -7,6 +7,7 @@ import dev.waybill.claim.Promoter;
 import dev.waybill.job.Claimed;
 import dev.waybill.job.Outcome;
 import dev.waybill.policy.Policies;
+import dev.waybill.retain.Reaper;
 import dev.waybill.settle.Holder;
 import dev.waybill.settle.ResultWriter;
 import dev.waybill.settle.Settled;
@@ -76,6 +77,13 @@ public final class TestJobs {
   public void leaseOver(long id) throws SQLException {
     db.execute(
         "UPDATE waybill.jobs SET lease_until = now() - interval '1 second' WHERE id = ?", id);
+  }
+
+  /** Its lease was lost, and somebody else has it now. */
+  public Claimed claimedAgain(Claimed job) throws SQLException {
+    leaseOver(job.id());
+    new Reaper(db.database()).reap();
+    return claimOne(job.kind());
   }
 
   public Settler settler() {

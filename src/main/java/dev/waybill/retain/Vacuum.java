@@ -106,7 +106,9 @@ public final class Vacuum {
     long begin = System.nanoTime();
     busyNanos = begin;
     try {
-      database.run(connection -> vacuum(connection, tables));
+      for (String table : tables) {
+        execute(table.equals("waybill.jobs") ? JOBS : SMALL + table);
+      }
       // A snapshot that somebody holds keeps the dead where they are: then less and less often.
       boolean inVain = database.run(connection -> look(connection, bound)).dead().equals(tables);
       pauseNanos = inVain ? Math.min(PAUSE_NANOS_MAX, PAUSE_NANOS + 2 * pauseNanos) : 0;
@@ -143,23 +145,19 @@ public final class Vacuum {
       int looks = 1 + wideLooks.getOrDefault(table, 0);
       wideLooks.put(table, looks);
       if (looks % WIDE_LOOKS == 0 && Integer.bitCount(looks / WIDE_LOOKS) == 1) {
-        boolean _ = database.run(connection -> execute(connection, CUT + table));
+        execute(CUT + table);
         cut.add(table);
       }
     }
     return cut;
   }
 
-  private static boolean execute(Connection connection, String sql) throws SQLException {
-    try (Statement statement = connection.createStatement()) {
-      return statement.execute(sql);
-    }
-  }
-
-  private static int vacuum(Connection connection, List<String> tables) throws SQLException {
-    for (String table : tables) {
-      boolean _ = execute(connection, table.equals("waybill.jobs") ? JOBS : SMALL + table);
-    }
-    return tables.size();
+  private void execute(String sql) throws SQLException {
+    boolean _ =
+        database.run(connection -> {
+          try (Statement statement = connection.createStatement()) {
+            return statement.execute(sql);
+          }
+        });
   }
 }

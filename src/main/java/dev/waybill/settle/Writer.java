@@ -32,9 +32,8 @@ final class Writer {
     Map<Way, List<Settlement>> ways = statements.ways(batch);
     List<UUID> over = claims.takeOver();
     // As nearly always: then the statement is the transaction, for two round trips less. Only done
-    // jobs leave a trace that another try finds, should the answer be lost, or a job be twice in
-    // the
-    // batch, which makes it two statements, and the second fail.
+    // jobs leave a trace that another try finds, should the answer be lost; or should, of two
+    // statements for a job that is twice in the batch, the second fail.
     boolean alone = over.isEmpty() && ways.keySet().equals(Set.of(Way.DONE));
     Map<Settlement, Settled> how =
         alone

@@ -207,9 +207,7 @@ class SettleTest {
   @MethodSource("everyOutcome")
   void a_holder_whose_lease_was_taken_over_writes_nothing(Outcome outcome) throws SQLException {
     Claimed first = jobs.running("k");
-    jobs.leaseOver(first.id());
-    new Reaper(DB.database()).reap();
-    jobs.claimOne("k");
+    jobs.claimedAgain(first);
     String before = everything();
     assertEquals(Settled.LOST, settle(first, outcome));
     assertEquals(before, everything());
@@ -294,7 +292,7 @@ class SettleTest {
   void of_two_holders_in_one_batch_the_one_that_has_the_lease_settles(boolean lateFirst)
       throws SQLException {
     Claimed late = jobs.running("k");
-    Claimed holder = claimedAgain(late);
+    Claimed holder = jobs.claimedAgain(late);
     settler.expect(2);
     var told = new ArrayList<CompletableFuture<Settled>>();
     for (Claimed job : lateFirst ? List.of(late, holder) : List.of(holder, late)) {
@@ -307,18 +305,12 @@ class SettleTest {
         "holder", DB.text("SELECT string_agg(result ->> 'by', ',') FROM waybill.jobs_done"));
   }
 
-  private Claimed claimedAgain(Claimed job) throws SQLException {
-    jobs.leaseOver(job.id());
-    new Reaper(DB.database()).reap();
-    return jobs.claimOne(job.kind());
-  }
-
   /** As when a job was given on, and nobody knows whether that was written. */
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
   void of_two_tokens_of_one_job_the_right_one_settles(boolean lateFirst) throws SQLException {
     Claimed late = jobs.running("k");
-    Claimed holder = claimedAgain(late);
+    Claimed holder = jobs.claimedAgain(late);
     List<Settler.Ended> both =
         Stream.of(lateFirst ? late : holder, lateFirst ? holder : late)
             .map(job -> new Settler.Ended(job, new Outcome.Release()))
@@ -334,7 +326,7 @@ class SettleTest {
   void after_an_answer_that_was_lost_only_the_holder_that_had_the_lease_has_settled()
       throws SQLException {
     Claimed late = jobs.running("k");
-    Claimed holder = claimedAgain(late);
+    Claimed holder = jobs.claimedAgain(late);
     var told = new ArrayList<String>();
     var writer =
         new Writer(
